@@ -1,0 +1,56 @@
+"""Plain arrays on disk: .npy without pickle, checked before use, large ones memory-mapped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.errors import ModelFormatError
+
+__all__ = ["load_array", "save_array"]
+
+_MAP_FROM_BYTES = 1 << 20
+
+
+def save_array(path: Path, array: NDArray[np.generic]) -> None:
+    """Write an array as a .npy file."""
+    with open(path, "wb") as file:
+        np.lib.format.write_array(file, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+
+
+def load_array(path: Path, *, ndim: int, dtypes: Sequence[str]) -> NDArray[np.generic]:
+    """Open a .npy file whose number of dimensions and type are known; the header is checked against the file's size.
+
+    A file of 1 MiB or more is memory-mapped read-only: opening it costs nothing and processes share it.
+    """
+    try:
+        with open(path, "rb") as file:
+            version = np.lib.format.read_magic(file)
+            if version != (1, 0):
+                raise ValueError(f"npy version {version}")
+            shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
+            start, size = file.tell(), path.stat().st_size
+    except FileNotFoundError:
+        raise ModelFormatError(f"{path}: missing; the model folder is incomplete, fit the model again.") from None
+    except (ValueError, OSError, EOFError) as error:
+        raise ModelFormatError(f"{path}: not a readable array file ({error}); fit the model again.") from error
+    if fortran_order or len(shape) != ndim or dtype.name not in dtypes or any(side < 0 for side in shape):
+        raise ModelFormatError(
+            f"{path}: expected a {ndim}-D array of {' or '.join(dtypes)}, got {dtype} of shape {shape}."
+        )
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if size - start != n_bytes:
+        raise ModelFormatError(
+            f"{path}: cut short or damaged (expected {n_bytes} bytes of data, got {size - start}); fit the model again."
+        )
+    if n_bytes == 0:
+        return np.empty(shape, dtype)
+    if n_bytes < _MAP_FROM_BYTES:
+        with open(path, "rb") as file:
+            file.seek(start)
+            return np.frombuffer(file.read(n_bytes), dtype).reshape(shape)
+    return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape)

@@ -1,0 +1,31 @@
+"""Classifiers with scikit-learn's manners, one method a file; the registry maps public names to them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lnbnn.errors import ModelFormatError, UnknownNameError
+from lnbnn.model_folder import read_manifest
+from lnbnn.registry import resolve
+
+if TYPE_CHECKING:
+    from lnbnn.classifiers.base import ImageClassifier
+
+__all__ = ["CLASSIFIERS", "load"]
+
+CLASSIFIERS = {
+    "local-nbnn": "lnbnn.classifiers.local_nbnn:LocalNBNN",
+    "nbnn": "lnbnn.classifiers.nbnn:NBNN",
+}
+
+
+def load(path: str | os.PathLike[str]) -> ImageClassifier:
+    """Open a model folder written by a classifier's ``save``; large arrays are memory-mapped."""
+    manifest = read_manifest(path)
+    try:
+        kind = resolve(CLASSIFIERS, manifest.get("method", ""), "method")
+    except UnknownNameError as error:
+        raise ModelFormatError(f"{path}: {error}") from error
+    return kind._from_manifest(Path(path), manifest)

@@ -1,0 +1,137 @@
+"""Local NBNN: one merged index, only the classes near a descriptor are updated (Algorithm 2)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.classifiers.base import ImageClassifier, image_of_descriptor
+from lnbnn.descriptors import Descriptor
+from lnbnn.errors import InvalidInputError
+from lnbnn.extraction import ImageLike, Progress
+from lnbnn.indexes import INDEXES, make_index
+from lnbnn.registry import resolve
+from lnbnn.scoring import Updates, local_nbnn_updates
+
+__all__ = ["LocalNBNN"]
+
+
+class LocalNBNN(ImageClassifier):
+    """Local NBNN classifier (McCann & Lowe 2011, Algorithm 2).
+
+    Parameters
+    ----------
+    n_neighbors : int, default=10
+        k: a descriptor speaks for the classes among its k nearest neighbours.
+    location_weight : float, default=1.6
+        alpha: weight of a patch's place in the image, 0 to 2.
+    descriptor : str or Descriptor, default="dense-sift"
+        A registered name, or a descriptor object.
+    descriptor_params : dict, optional
+        Settings of the named descriptor.
+    index : str, default="faiss"
+        A registered name: "faiss", "exact" or "flann".
+    index_params : dict, optional
+        Settings of the index.
+    query_budget : int, float or None, default=2000
+        Use at most this many (int) or this share (float) of a query image's descriptors, chosen by ``random_state``;
+        None uses all.
+    n_jobs : int, optional
+        Threads; by default all cores. The answers do not depend on it.
+    random_state : int, default=0
+        Seed of the choice of query descriptors.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    images_ : list of ReferenceImage
+        The labelled images, in the order given.
+    index_ : Index
+        The merged index.
+    skipped_ : list of (name, reason)
+        Files left out by ``fit(..., on_error="skip")``.
+
+    References
+    ----------
+    McCann and Lowe, "Local Naive Bayes Nearest Neighbor for Image Classification", UBC TR-2011-11.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows, columns = np.mgrid[0:64, 0:64]
+    >>> images = [(rows // 8 % 2 * 255).astype(np.uint8), (columns // 8 % 2 * 255).astype(np.uint8)]
+    >>> classifier = LocalNBNN(index="exact").fit(images, ["rows", "columns"])
+    >>> classifier.predict([images[1][4:, 4:]]).tolist()
+    ['columns']
+    """
+
+    method = "local-nbnn"
+
+    def __init__(
+        self,
+        n_neighbors: int = 10,
+        *,
+        location_weight: float = 1.6,
+        descriptor: str | Descriptor = "dense-sift",
+        descriptor_params: dict[str, Any] | None = None,
+        index: str = "faiss",
+        index_params: dict[str, Any] | None = None,
+        query_budget: int | float | None = 2000,
+        n_jobs: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.location_weight = location_weight
+        self.descriptor = descriptor
+        self.descriptor_params = descriptor_params
+        self.index = index
+        self.index_params = index_params
+        self.query_budget = query_budget
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def updates(self, image: ImageLike) -> Updates:
+        """dist_C - dist_B of each query descriptor for the classes among its k nearest neighbours."""
+        vectors = self._vectors(self.query_features(image))
+        distances, ids = self.index_.search(vectors, int(self.n_neighbors) + 1)
+        return local_nbnn_updates(distances, self._image_labels[image_of_descriptor(ids)], int(self.n_neighbors))
+
+    def check_settings(self) -> None:
+        super().check_settings()
+        if int(self.n_neighbors) != self.n_neighbors or self.n_neighbors < 1:
+            raise InvalidInputError(f"n_neighbors must be a whole number, at least 1; got {self.n_neighbors}.")
+
+    def _start_reference(self) -> None:
+        self.index_ = make_index(self.index, self.index_params)
+
+    def _add_reference(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None:
+        self.index_.add(vectors, ids)
+
+    def _build_reference(self, progress: Progress) -> None:
+        n_indexed = len(self.index_)
+        if self.n_neighbors >= n_indexed:
+            raise InvalidInputError(
+                f"n_neighbors must be at most {n_indexed - 1} (one less than the {n_indexed} indexed descriptors); "
+                f"got {self.n_neighbors}."
+            )
+        progress("building the index", 0, 1)
+        self.index_.build()
+        progress("building the index", 1, 1)
+
+    def _save_reference(self, folder: Path) -> None:
+        self.index_.save(folder)
+
+    def _load_reference(self, folder: Path) -> None:
+        self.index_ = resolve(INDEXES, self.index, "index").load(folder, self.index_params or {})
+
+    def describe_index(self) -> str:
+        """One line that says how the search is done."""
+        return f"one merged index, {self.index_.describe()}"
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of the index in memory, memory-mapped parts included."""
+        return self.index_.nbytes

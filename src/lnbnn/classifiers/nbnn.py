@@ -1,0 +1,116 @@
+"""NBNN: one index a class, every class is updated by every descriptor (Algorithm 1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.descriptors import Descriptor
+from lnbnn.extraction import ImageLike, Progress
+from lnbnn.indexes import INDEXES, Index, make_index
+from lnbnn.registry import resolve
+from lnbnn.scoring import Updates, nbnn_updates
+
+__all__ = ["NBNN"]
+
+
+class NBNN(ImageClassifier):
+    """NBNN classifier (Boiman, Shechtman and Irani 2008; Algorithm 1 of McCann & Lowe 2011).
+
+    Parameters
+    ----------
+    location_weight : float, default=1.6
+        alpha: weight of a patch's place in the image, 0 to 2.
+    descriptor, descriptor_params, index, index_params, query_budget, n_jobs, random_state
+        As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; each class has an index of its own.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    images_ : list of ReferenceImage
+    indexes_ : list of Index or None
+        One a class, in the order of ``classes_``; None for a class without any descriptor, which is never answered.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows, columns = np.mgrid[0:64, 0:64]
+    >>> images = [(rows // 8 % 2 * 255).astype(np.uint8), (columns // 8 % 2 * 255).astype(np.uint8)]
+    >>> NBNN(index="exact").fit(images, [0, 1]).predict([images[1][4:, 4:]]).tolist()
+    [1]
+    """
+
+    method = "nbnn"
+
+    def __init__(
+        self,
+        *,
+        location_weight: float = 1.6,
+        descriptor: str | Descriptor = "dense-sift",
+        descriptor_params: dict[str, Any] | None = None,
+        index: str = "faiss",
+        index_params: dict[str, Any] | None = None,
+        query_budget: int | float | None = 2000,
+        n_jobs: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.location_weight = location_weight
+        self.descriptor = descriptor
+        self.descriptor_params = descriptor_params
+        self.index = index
+        self.index_params = index_params
+        self.query_budget = query_budget
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def updates(self, image: ImageLike) -> Updates:
+        """Squared distance of each query descriptor to its nearest neighbour in every class."""
+        vectors = self._vectors(self.query_features(image))
+        distances = np.full((len(vectors), len(self.indexes_)), np.inf)
+        for place, index in enumerate(self.indexes_):
+            if index is not None:
+                distances[:, place] = index.search(vectors, 1)[0][:, 0]
+        return nbnn_updates(distances)
+
+    def _start_reference(self) -> None:
+        self._by_label: dict[Any, Index] = {}
+
+    def _add_reference(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None:
+        if len(vectors):
+            self._by_label.setdefault(label, make_index(self.index, self.index_params)).add(vectors, ids)
+
+    def _build_reference(self, progress: Progress) -> None:
+        self.indexes_ = [self._by_label.get(label) for label in self.classes_.tolist()]
+        del self._by_label
+        for place, index in enumerate(self.indexes_):
+            if index is not None:
+                index.build()
+            progress("building the indexes", place + 1, len(self.indexes_))
+
+    def _save_reference(self, folder: Path) -> None:
+        for place, index in enumerate(self.indexes_):
+            if index is not None:
+                (folder / f"{place:05d}").mkdir()
+                index.save(folder / f"{place:05d}")
+
+    def _load_reference(self, folder: Path) -> None:
+        kind = resolve(INDEXES, self.index, "index")
+        with_descriptors = {image.label for image in self.images_ if image.n_descriptors}
+        self.indexes_ = [
+            kind.load(folder / f"{place:05d}", self.index_params or {}) if place in with_descriptors else None
+            for place in range(len(self.classes_))
+        ]
+
+    def describe_index(self) -> str:
+        """One line that says how the search is done."""
+        forms = {index.describe() for index in self.indexes_ if index is not None}
+        return f"one index a class, {' / '.join(sorted(forms))}"
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of all indexes in memory, memory-mapped parts included."""
+        return sum(index.nbytes for index in self.indexes_ if index is not None)

@@ -1,0 +1,95 @@
+"""The application: global options, the list of commands, and how errors become one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from lnbnn.cli import commands_data, commands_model
+from lnbnn.cli.console import note, set_up_log
+from lnbnn.errors import LnbnnError, UnknownNameError
+from lnbnn.version import __version__
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="markdown",
+)
+
+_debug = False
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lnbnn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more about what is done.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Recognise images from their local descriptors, with no training (Local NBNN).
+
+    Put photos in **photos/<class>/** and run:
+
+        lnbnn fit photos model
+
+        lnbnn predict model new-photo.jpg
+    """
+    global _debug
+    _debug = debug
+    set_up_log(verbose)
+
+
+for command in (
+    commands_model.fit,
+    commands_model.predict,
+    commands_model.evaluate,
+    commands_model.explain,
+    commands_model.info,
+    commands_data.extract,
+    commands_data.split,
+    commands_data.demo,
+):
+    app.command()(command)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line; exits with 0, 1 (the job failed) or 2 (the command was not understood)."""
+    if hasattr(signal, "SIGTERM"):
+        signal.signal(signal.SIGTERM, _stop)  # unwinds, so that unfinished files are removed
+    try:
+        app(args=args, prog_name="lnbnn")
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (LnbnnError, OSError, MemoryError) as error:
+        if _debug:
+            raise
+        text = str(error) if isinstance(error, LnbnnError) else _system_error(error)
+        note(f"lnbnn: error: {' '.join(text.split())}")
+        sys.exit(2 if isinstance(error, UnknownNameError) else 1)
+
+
+def _system_error(error: OSError | MemoryError) -> str:
+    if isinstance(error, MemoryError):
+        return "out of memory; use fewer or smaller images, a coarser grid (-D step_px=8) or --preset fast."
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"
+
+
+def _stop(number: int, frame: Any) -> None:
+    sys.exit(128 + number)

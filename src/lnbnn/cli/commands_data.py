@@ -1,0 +1,121 @@
+"""Commands around data: extract, split, demo."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lnbnn.cli.commands_model import Images, Jobs, Strict
+from lnbnn.cli.console import ProgressBars, note, parse_params, report_skipped
+
+__all__ = ["demo", "extract", "split"]
+
+
+def extract(
+    images: Images,
+    cache: Annotated[Path, typer.Argument(help="The feature cache folder to fill.", show_default=False)],
+    descriptor: Annotated[str, typer.Option(help="Local descriptor.")] = "dense-sift",
+    descriptor_param: Annotated[
+        list[str] | None,
+        typer.Option("--descriptor-param", "-D", metavar="NAME=VALUE", help="e.g. -D step_px=3 -D bin_sizes=4,6,9"),
+    ] = None,
+    jobs: Jobs = None,
+    strict: Strict = False,
+) -> None:
+    """Extract the features of a set into a cache, for experiments that read them many times.
+
+    Entries are found again by the image's content and all settings; a run that was stopped goes on where it was.
+    """
+    from lnbnn.datasets.folder import read_images
+    from lnbnn.descriptors import make_descriptor
+    from lnbnn.errors import ImageReadError
+    from lnbnn.extraction import iter_features
+    from lnbnn.store import FeatureStore
+
+    extractor = make_descriptor(descriptor, parse_params(descriptor_param, "--descriptor-param"))
+    data = read_images(images)
+    for text in data.notes:
+        note(text)
+    skipped = []
+    n_descriptors = 0
+    start = time.perf_counter()
+    with ProgressBars() as progress:
+        found = iter_features(data.paths, extractor, n_jobs=jobs, store=FeatureStore(cache))
+        for done, features in enumerate(found, start=1):
+            if isinstance(features, ImageReadError):
+                if strict:
+                    raise features
+                skipped.append((data.paths[done - 1], str(features)))
+            else:
+                n_descriptors += len(features)
+            progress("extracting", done, len(data))
+    report_skipped(skipped, len(data))
+    typer.echo(
+        f"{cache}: {len(data) - len(skipped)} images, {n_descriptors:,} descriptors, {time.perf_counter() - start:.1f} s"
+    )
+
+
+def split(
+    images: Images,
+    output: Annotated[Path, typer.Argument(help="Folder for train.csv and test.csv.", show_default=False)],
+    train: Annotated[int, typer.Option(min=1, help="Training images a class.")] = 15,
+    test: Annotated[
+        int | None, typer.Option(min=1, help="Test images a class at most; default: all others.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, another split.")] = 0,
+) -> None:
+    """Draw a seeded split of a set into training and test lists.
+
+        lnbnn split photos split --train 15 --test 15 --seed 0
+
+        lnbnn fit split/train.csv model
+
+        lnbnn evaluate model split/test.csv
+    """
+    from lnbnn.datasets.folder import read_images, write_list
+    from lnbnn.datasets.splits import split_images
+
+    data = read_images(images)
+    for text in data.notes:
+        note(text)
+    parts = split_images(data, n_train=train, n_test=test, seed=seed)
+    output.mkdir(parents=True, exist_ok=True)
+    for name, part in zip(("train.csv", "test.csv"), parts, strict=True):
+        write_list(output / name, part)
+    typer.echo(f"{output}: train.csv {len(parts[0])} images, test.csv {len(parts[1])} images")
+
+
+def demo(
+    data: Annotated[
+        Path | None, typer.Option(help="Your own folder <class>/*.jpg instead of the built-in photographs.", show_default=False)
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pictures.")] = Path("demo-output"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of views and splits.")] = 0,
+) -> None:
+    """Run the whole job on a small built-in set, or on halves of your own folder.
+
+    Fits, evaluates, prints accuracy and time, and writes pictures to look at: the confusion matrix and, for a few query
+    images, the patches that spoke for the answer.
+    """
+    from lnbnn.demo import run_demo
+
+    with ProgressBars() as progress:
+        report = run_demo(output, data=data, seed=seed, progress=progress)
+    for text in report.notes:
+        note(text)
+    result = report.evaluation
+    typer.echo(
+        f"reference: {report.n_reference} images of {len(result.answers) - 1} classes, {report.n_descriptors:,} descriptors, "
+        f"fitted in {report.fit_s:.1f} s"
+    )
+    typer.echo(f"index: {report.index}")
+    typer.echo(
+        f"query: {result.n_images} images in {result.seconds:.1f} s "
+        f"({1000 * result.seconds / result.n_images:.0f} ms an image)"
+    )
+    typer.echo(f"mean per-class accuracy: {100 * result.mean_per_class_accuracy:.1f} %")
+    for path in report.pictures:
+        typer.echo(f"picture: {path}")

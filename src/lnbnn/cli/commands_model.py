@@ -1,0 +1,388 @@
+"""Commands around a model: fit, predict, evaluate, explain, info."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from lnbnn.cli.console import (
+    Format,
+    ProgressBars,
+    human_bytes,
+    note,
+    parse_params,
+    print_json,
+    report_skipped,
+    stdout,
+)
+from lnbnn.errors import InvalidInputError, UnknownNameError
+from lnbnn.presets import PRESETS, preset_params
+
+if TYPE_CHECKING:
+    from lnbnn.classifiers.base import ImageClassifier
+
+__all__ = ["evaluate", "explain", "fit", "info", "predict"]
+
+ModelDir = Annotated[Path, typer.Argument(help="A model folder made by **lnbnn fit**.", show_default=False)]
+Images = Annotated[
+    Path,
+    typer.Argument(help="A folder **<class>/\\*.jpg**, or a CSV list **path,label** from lnbnn split.", show_default=False),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Threads; default: all cores.", show_default=False)]
+Cache = Annotated[
+    Path | None, typer.Option("--cache", help="Feature cache folder, used and filled.", show_default=False)
+]
+
+
+def fit(
+    images: Images,
+    model: Annotated[Path, typer.Argument(help="The model folder to make.", show_default=False)],
+    preset: Annotated[str, typer.Option(help=f"Start from: {', '.join(PRESETS)}.")] = "balanced",
+    method: Annotated[str, typer.Option(help="local-nbnn (one merged index) or nbnn (one index a class).")] = "local-nbnn",
+    neighbors: Annotated[
+        int | None, typer.Option("--neighbors", "-k", min=1, help="k of Local NBNN [10].", show_default=False)
+    ] = None,
+    location_weight: Annotated[
+        float | None, typer.Option("--location-weight", "-a", help="alpha, 0 to 2 [1.6].", show_default=False)
+    ] = None,
+    query_budget: Annotated[
+        str | None,
+        typer.Option(help="Query descriptors used: a number, a share such as 0.5, or all [2000].", show_default=False),
+    ] = None,
+    descriptor: Annotated[str | None, typer.Option(help="Local descriptor [dense-sift].", show_default=False)] = None,
+    descriptor_param: Annotated[
+        list[str] | None,
+        typer.Option("--descriptor-param", "-D", metavar="NAME=VALUE", help="e.g. -D step_px=3 -D bin_sizes=4,6,9"),
+    ] = None,
+    index: Annotated[str | None, typer.Option(help="faiss, exact or flann [faiss].", show_default=False)] = None,
+    index_param: Annotated[
+        list[str] | None, typer.Option("--index-param", "-I", metavar="NAME=VALUE", help="e.g. -I n_probes=4")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of every random choice.")] = 0,
+    jobs: Jobs = None,
+    cache: Cache = None,
+    strict: Strict = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a model that is there already.")] = False,
+) -> None:
+    """Make a model from a folder of labelled photos.
+
+    There is nothing to train: the descriptors of all photos go into one nearest-neighbour index.
+
+        lnbnn fit photos model
+
+        lnbnn fit photos model --preset fast
+
+        lnbnn fit split/train.csv model -k 10 -D step_px=4
+    """
+    from lnbnn.datasets.folder import read_images
+    from lnbnn.model_folder import check_target
+    from lnbnn.store import FeatureStore
+
+    check_target(model, overwrite=force)
+    given = {
+        "n_neighbors": neighbors,
+        "location_weight": location_weight,
+        "query_budget": _budget(query_budget),
+        "descriptor": descriptor,
+        "index": index,
+        "n_jobs": jobs,
+    }
+    params = preset_params(preset) | {name: value for name, value in given.items() if value is not None}
+    if query_budget == "all":
+        params["query_budget"] = None
+    params["random_state"] = seed
+    for name, items, option in (
+        ("descriptor_params", descriptor_param, "--descriptor-param"),
+        ("index_params", index_param, "--index-param"),
+    ):
+        changed = parse_params(items, option)
+        if changed or name in params:
+            params[name] = params.get(name, {}) | changed
+    classifier = _make_classifier(method, params)
+    data = read_images(images)
+    for text in data.notes:
+        note(text)
+    with ProgressBars() as progress:
+        classifier.fit(
+            data.paths,
+            data.labels,
+            on_error="raise" if strict else "skip",
+            store=None if cache is None else FeatureStore(cache),
+            progress=progress,
+        )
+        progress("writing the model", 0, 1)
+        classifier.save(model, overwrite=force)
+        progress("writing the model", 1, 1)
+    report_skipped(classifier.skipped_, len(data))
+    _note_blank_images(classifier)
+    n_descriptors = sum(image.n_descriptors for image in classifier.images_)
+    typer.echo(
+        f"{model}: {len(classifier.classes_)} classes, {len(classifier.images_)} images, {n_descriptors:,} descriptors; "
+        f"{classifier.describe_index()}"
+    )
+
+
+def predict(
+    model: ModelDir,
+    paths: Annotated[list[Path], typer.Argument(help="Image files, or folders of them.", show_default=False)],
+    top: Annotated[int, typer.Option(min=1, help="How many classes to list for each image.")] = 5,
+    format: Annotated[Format, typer.Option(help="How to print the answers.")] = Format.table,
+    jobs: Jobs = None,
+    strict: Strict = False,
+) -> None:
+    """Say which class each image belongs to.
+
+    With --format json, one object a line as soon as it is known:
+    {"path": ..., "label": ..., "ranking": [[label, score], ...]}, best first. The score is the evidence summed over
+    the image's descriptors: higher is better, comparable within one image.
+    """
+    from lnbnn.classifiers import load
+    from lnbnn.datasets.folder import find_images
+    from lnbnn.errors import ImageReadError
+
+    classifier = load(model).set_params(n_jobs=jobs)
+    images = find_images(paths)
+    skipped = []
+    table = Table("image", "answer", *(["score"] if top == 1 else ["score", f"next best (of the top {top})"]))
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    if format is Format.csv:
+        writer.writerow(["path", "rank", "label", "score"])
+    with ProgressBars() as progress:
+        for done, answer in enumerate(classifier.iter_answers(images), start=1):
+            if answer.reason is not None:
+                if strict:
+                    raise ImageReadError(answer.reason)
+                skipped.append((answer.name, answer.reason))
+            ranking = answer.ranking[:top]
+            if format is Format.json:
+                error = {} if answer.reason is None else {"error": answer.reason}
+                print_json({"path": answer.name, "label": answer.label, "ranking": [list(r) for r in ranking], **error})
+            elif format is Format.csv:
+                writer.writerows((answer.name, rank, *entry) for rank, entry in enumerate(ranking, start=1))
+                if not ranking:
+                    writer.writerow([answer.name, "", "", ""])
+            elif ranking:
+                others = ", ".join(f"{label} {score:,.0f}" for label, score in ranking[1:])
+                table.add_row(answer.name, str(answer.label), f"{ranking[0][1]:,.0f}", *([others] if top > 1 else []))
+            progress("classifying", done, len(images))
+    if format is Format.table and table.row_count:
+        stdout().print(table)
+    report_skipped(skipped, len(images))
+    if len(skipped) == len(images):
+        raise typer.Exit(1)
+
+
+def evaluate(
+    model: ModelDir,
+    images: Images,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for confusion.csv and confusion.png.", show_default=False),
+    ] = None,
+    format: Annotated[Format, typer.Option(help="How to print the result (csv: the per-class table).")] = Format.table,
+    jobs: Jobs = None,
+    cache: Cache = None,
+    strict: Strict = False,
+) -> None:
+    """Classify labelled images and say how many answers are right.
+
+    The figure is the mean of the per-class accuracies: every class counts the same. With --format json, one object with
+    "mean_per_class_accuracy" (0 to 1), "per_class", "n_images" and "seconds".
+    """
+    from lnbnn import evaluation as ev
+    from lnbnn.classifiers import load
+    from lnbnn.datasets.folder import read_images
+    from lnbnn.store import FeatureStore
+
+    classifier = load(model).set_params(n_jobs=jobs)
+    data = read_images(images)
+    for text in data.notes:
+        note(text)
+    labels = _as_model_labels(classifier, data.labels)
+    unknown = sorted(set(labels) - set(classifier.classes_.tolist()), key=str)
+    if unknown:
+        note(f"not in the model, so every image of them counts as wrong: {', '.join(map(str, unknown))}")
+    with ProgressBars() as progress:
+        result = ev.evaluate(
+            classifier,
+            data.paths,
+            labels,
+            on_error="raise" if strict else "skip",
+            store=None if cache is None else FeatureStore(cache),
+            progress=progress,
+        )
+    if format is Format.json:
+        print_json(
+            {
+                "mean_per_class_accuracy": result.mean_per_class_accuracy,
+                "per_class": {str(label): accuracy for label, accuracy in result.per_class.items()},
+                "n_images": result.n_images,
+                "n_skipped": len(result.skipped),
+                "seconds": round(result.seconds, 3),
+            }
+        )
+    elif format is Format.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(["label", "n_images", "accuracy"])
+        writer.writerows(_per_class_rows(result))
+    else:
+        _print_evaluation(result)
+    if output is not None:
+        from lnbnn.figures import confusion_figure, save_figure
+
+        output.mkdir(parents=True, exist_ok=True)
+        ev.write_confusion(output / "confusion.csv", result)
+        save_figure(confusion_figure(result), output / "confusion.png")
+        note(f"confusion matrix: {output / 'confusion.csv'}, {output / 'confusion.png'}")
+    report_skipped(result.skipped, len(data))
+
+
+def explain(
+    model: ModelDir,
+    image: Annotated[Path, typer.Argument(help="The image to explain.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write (.png, .pdf, .svg).")],
+    label: Annotated[
+        str | None, typer.Option(help="Show the evidence for this class; default: the answer.", show_default=False)
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Show what speaks for the class against this one.", show_default=False)
+    ] = None,
+) -> None:
+    """Draw where in an image the evidence for an answer lies.
+
+        lnbnn explain model photo.jpg -o why.png
+
+        lnbnn explain model photo.jpg -o why.png --label cat --against dog
+    """
+    from lnbnn.classifiers import load
+    from lnbnn.evidence import explain as explain_image
+    from lnbnn.figures import evidence_figure, save_figure
+    from lnbnn.images import read_gray
+
+    if output.suffix.lower() not in {".png", ".pdf", ".svg", ".jpg"}:
+        raise typer.BadParameter(f"expected a name that ends in .png, .pdf, .svg or .jpg; got {output.name!r}")
+    classifier = load(model)
+    gray = read_gray(image, int(classifier.descriptor_.longest_side))
+    wanted = [None if name is None else _as_model_labels(classifier, [name])[0] for name in (label, against)]
+    evidence = explain_image(classifier, gray, label=wanted[0], against=wanted[1])
+    answer = evidence.ranking[0][0]
+    save_figure(evidence_figure(gray, evidence, title=f"{image.name}    answer: {answer}"), output)
+    n_for = int((evidence.support > 0).sum())
+    versus = "" if evidence.against is None else f" rather than {evidence.against}"
+    typer.echo(
+        f"{output}: answer {answer}; {n_for:,} of {len(evidence.support):,} patches speak for {evidence.label}{versus}"
+    )
+
+
+def info(
+    model: ModelDir,
+    format: Annotated[Format, typer.Option(help="How to print it.")] = Format.table,
+) -> None:
+    """Show what a model holds: classes, images, descriptors, settings, size on disk and in memory."""
+    from lnbnn.classifiers import load
+
+    classifier = load(model)
+    per_class: dict[str, list[int]] = {str(label): [0, 0] for label in classifier.classes_}
+    for image in classifier.images_:
+        entry = per_class[str(classifier.classes_[image.label])]
+        entry[0] += 1
+        entry[1] += image.n_descriptors
+    disk = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
+    facts: dict[str, Any] = {
+        "method": classifier.method,
+        "n_classes": len(classifier.classes_),
+        "n_images": len(classifier.images_),
+        "n_descriptors": sum(image.n_descriptors for image in classifier.images_),
+        "index": classifier.describe_index(),
+        "bytes_on_disk": disk,
+        "bytes_in_memory": classifier.nbytes_,
+        "settings": classifier.plain_params(),
+    }
+    if format is Format.json:
+        print_json(facts | {"classes": {name: {"n_images": n, "n_descriptors": d} for name, (n, d) in per_class.items()}})
+    elif format is Format.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(["label", "n_images", "n_descriptors"])
+        writer.writerows([name, *counts] for name, counts in per_class.items())
+    else:
+        facts |= {"bytes_on_disk": human_bytes(disk), "bytes_in_memory": human_bytes(classifier.nbytes_)}
+        settings = facts.pop("settings")
+        table = Table("fact", "value", show_header=False)
+        for name, value in facts.items():
+            table.add_row(name.replace("n_", "").replace("_", " "), f"{value:,}" if isinstance(value, int) else value)
+        for name, value in settings.items():
+            table.add_row(name.replace("_", " "), str(value))
+        stdout().print(table)
+        classes = Table("class", "images", "descriptors")
+        for name, (n_images, n_descriptors) in per_class.items():
+            classes.add_row(name, str(n_images), f"{n_descriptors:,}")
+        stdout().print(classes)
+
+
+def _make_classifier(method: str, params: dict[str, Any]) -> ImageClassifier:
+    from lnbnn.classifiers import CLASSIFIERS
+    from lnbnn.registry import resolve
+
+    kind = resolve(CLASSIFIERS, method, "method")
+    names = kind._get_param_names()
+    for name in params:
+        if name not in names:
+            raise typer.BadParameter(f"method {method!r} has no {name}; its settings: {', '.join(names)}")
+    classifier = kind(**params)
+    try:
+        classifier.check_settings()
+    except UnknownNameError:
+        raise
+    except InvalidInputError as error:
+        raise typer.BadParameter(str(error)) from error
+    return classifier
+
+
+def _budget(text: str | None) -> int | float | None:
+    if text is None or text == "all":
+        return None
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise typer.BadParameter(f"expected a number, a share such as 0.5, or all; got {text!r}") from None
+
+
+def _as_model_labels(classifier: ImageClassifier, labels: Any) -> list[Any]:
+    """Folder names as the model's labels: whole numbers where the model was fitted on such."""
+    if classifier.classes_.dtype.kind not in "iu":
+        return list(labels)
+    by_name = {str(label): label for label in classifier.classes_.tolist()}
+    return [by_name.get(label, label) for label in labels]
+
+
+def _note_blank_images(classifier: ImageClassifier) -> None:
+    blank = [image.name for image in classifier.images_ if image.n_descriptors == 0]
+    for name in blank[:10]:
+        note(f"no descriptors (flat or too small), kept without effect: {name}")
+    if len(blank) > 10:
+        note(f"... and {len(blank) - 10} more images without descriptors")
+
+
+def _per_class_rows(result: Any) -> list[tuple[str, int, float]]:
+    counts = dict(zip(result.labels, result.confusion.sum(axis=1).tolist(), strict=True))
+    return [(str(label), counts[label], accuracy) for label, accuracy in result.per_class.items()]
+
+
+def _print_evaluation(result: Any) -> None:
+    table = Table("class", "images", "right")
+    for label, n_images, accuracy in _per_class_rows(result):
+        table.add_row(label, str(n_images), f"{100 * accuracy:.1f} %")
+    stdout().print(table)
+    mistakes = result.confusions(5)
+    if mistakes:
+        stdout().print("most frequent mistakes: " + "; ".join(f"{a} taken for {b} ({n})" for a, b, n in mistakes))
+    stdout().print(
+        f"mean per-class accuracy {100 * result.mean_per_class_accuracy:.2f} %  "
+        f"({result.n_images} images, {len(result.labels)} classes, {result.seconds:.1f} s)"
+    )

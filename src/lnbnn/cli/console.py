@@ -1,0 +1,132 @@
+"""What the commands share: results on stdout, everything else on stderr, progress bars, errors as one line."""
+
+from __future__ import annotations
+
+import enum
+import json
+import logging
+import sys
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+__all__ = ["Format", "ProgressBars", "human_bytes", "note", "parse_params", "print_json", "report_skipped", "set_up_log"]
+
+_MAX_LISTED = 20
+
+
+class Format(enum.StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+def stdout() -> Console:
+    """The console results go to; as wide as they need when not a terminal."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200, highlight=False)
+
+
+def note(text: str) -> None:
+    """One line on stderr."""
+    Console(file=sys.stderr, highlight=False, soft_wrap=True).print(Text(text))
+
+
+def print_json(value: Any) -> None:
+    """One JSON object a line on stdout, at once."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def report_skipped(skipped: Iterable[tuple[str, str]], total: int) -> None:
+    """Name the files that were left out, and count them."""
+    skipped = list(skipped)
+    for _, reason in skipped[:_MAX_LISTED]:
+        note(f"skipped: {reason}")
+    if len(skipped) > _MAX_LISTED:
+        note(f"skipped: ... and {len(skipped) - _MAX_LISTED} more")
+    if skipped:
+        note(f"{len(skipped)} of {total} images skipped (--strict stops at the first).")
+
+
+def human_bytes(n: float) -> str:
+    """1536 -> '1.5 KiB'."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n < 1024:
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1024
+    return f"{n:.1f} TiB"
+
+
+def parse_params(given: list[str] | None, option: str) -> dict[str, Any]:
+    """``["step_px=3", "bin_sizes=4,6,9"]`` as a dict: numbers, lists of numbers, true / false / none, or text."""
+    params: dict[str, Any] = {}
+    for item in given or []:
+        key, equals, text = item.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"expected NAME=VALUE, got {item!r}", param_hint=option)
+        values = [_plain_value(part.strip()) for part in text.split(",")]
+        params[key.strip().replace("-", "_")] = values if len(values) > 1 else values[0]
+    return params
+
+
+def _plain_value(text: str) -> Any:
+    try:
+        return {"true": True, "false": False, "none": None}[text.lower()]
+    except KeyError:
+        pass
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+class ProgressBars:
+    """Bars with rate and time left on stderr, one a stage; nothing when stderr is not a terminal.
+
+    An instance is the ``progress`` argument of the library's long steps.
+    """
+
+    def __init__(self) -> None:
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=Console(file=sys.stderr),
+            disable=not sys.stderr.isatty(),
+            transient=True,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bars.stop()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if self._bars.disable:
+            return
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bars.add_task(stage, total=total, rate="")
+        task = self._tasks[stage]
+        speed = self._bars.tasks[task].speed
+        self._bars.update(task, completed=done, total=total, rate=f"{speed:.1f}/s" if speed else "")
+
+
+def set_up_log(verbose: bool) -> None:
+    """Library messages on stderr."""
+    handler = RichHandler(console=Console(file=sys.stderr), show_time=False, show_path=False)
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", handlers=[handler])

@@ -1,0 +1,129 @@
+"""A folder ``<class>/*.jpg``, or a CSV list of paths and labels, as labelled images."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lnbnn.errors import DatasetError
+from lnbnn.images import IMAGE_SUFFIXES
+
+__all__ = ["LabelledImages", "find_images", "read_images", "read_list", "scan_folder", "write_list"]
+
+_COLUMNS = ["path", "label"]
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """Paths and their labels, and what was passed over on the way to them (one line each)."""
+
+    paths: tuple[str, ...]
+    labels: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+def read_images(source: str | os.PathLike[str]) -> LabelledImages:
+    """Labelled images from a folder of class folders, or from a CSV list."""
+    path = Path(source)
+    if path.is_file():
+        return read_list(path)
+    return scan_folder(path)
+
+
+def scan_folder(folder: str | os.PathLike[str]) -> LabelledImages:
+    """Every picture in ``folder/<class>/``, sub-folders included, in order of class and name.
+
+    Hidden files and folders, and files whose ending is no picture's, are passed over.
+    """
+    root = Path(folder)
+    classes = _class_folders(root)
+    paths: list[str] = []
+    labels: list[str] = []
+    notes: list[str] = []
+    n_other = 0
+    for class_folder in classes:
+        found, others, unreadable = _walk(class_folder)
+        n_other += others
+        notes += [f"{place}: cannot be opened, left out" for place in unreadable]
+        if not found:
+            notes.append(f"class {class_folder.name!r} has no images: left out")
+        paths += found
+        labels += [class_folder.name] * len(found)
+    if n_other:
+        notes.append(f"{n_other} file{'s' if n_other > 1 else ''} with no picture's ending: left out")
+    if not paths:
+        raise DatasetError(f"{folder}: no images found; expected class folders with pictures, as {folder}/<class>/*.jpg")
+    return LabelledImages(tuple(paths), tuple(labels), tuple(notes))
+
+
+def find_images(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Files as they are, folders as the pictures in them, at any depth; in order."""
+    result: list[str] = []
+    for path in paths:
+        if Path(path).is_dir():
+            found, _, _ = _walk(Path(path))
+            if not found:
+                raise DatasetError(f"{path}: no images in this folder; expected files such as *.jpg or *.png")
+            result += found
+        else:
+            result.append(os.fspath(path))
+    return result
+
+
+def read_list(path: str | os.PathLike[str]) -> LabelledImages:
+    """Labelled images from a CSV file with the columns ``path`` and ``label``; paths are relative to the file."""
+    base = Path(path).parent
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file, strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DatasetError(f"{path}: cannot be read as a list of images ({error}).") from error
+    if not rows or rows[0] != _COLUMNS:
+        raise DatasetError(f"{path}: expected a CSV file that starts with the line 'path,label'.")
+    for number, row in enumerate(rows[1:], start=2):
+        if len(row) != 2 or not row[0] or not row[1]:
+            raise DatasetError(f"{path}: line {number}: expected a path and a label; got {row}.")
+    if len(rows) == 1:
+        raise DatasetError(f"{path}: the list is empty; expected a path and a label a line.")
+    return LabelledImages(
+        tuple(os.path.normpath(base / row[0]) for row in rows[1:]), tuple(row[1] for row in rows[1:])
+    )
+
+
+def write_list(path: str | os.PathLike[str], images: LabelledImages) -> None:
+    """Write a CSV list that :func:`read_list` reads; paths become relative to the file."""
+    base = os.path.abspath(Path(path).parent)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for image, label in zip(images.paths, images.labels, strict=True):
+            writer.writerow([os.path.relpath(os.path.abspath(image), base), label])
+
+
+def _class_folders(root: Path) -> list[Path]:
+    try:
+        return sorted((p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".")), key=lambda p: p.name)
+    except FileNotFoundError:
+        raise DatasetError(f"{root}: no such folder; expected class folders with pictures in it.") from None
+    except OSError as error:
+        raise DatasetError(f"{root}: cannot be opened ({error.strerror}); check its permissions.") from error
+
+
+def _walk(folder: Path) -> tuple[list[str], int, list[str]]:
+    """Picture files below a folder in order, the number of other files, and the folders that cannot be opened."""
+    found: list[str] = []
+    n_other = 0
+    unreadable: list[str] = []
+    for parent, folders, files in os.walk(folder, onerror=lambda error: unreadable.append(str(error.filename))):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        visible = sorted(name for name in files if not name.startswith("."))
+        pictures = [name for name in visible if Path(name).suffix.lower() in IMAGE_SUFFIXES]
+        found += [os.path.join(parent, name) for name in pictures]
+        n_other += len(visible) - len(pictures)
+    return found, n_other, unreadable

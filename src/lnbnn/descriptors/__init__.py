@@ -1,0 +1,19 @@
+"""Local descriptors, one a file; the registry maps public names to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lnbnn.descriptors.base import Descriptor
+from lnbnn.registry import resolve
+
+__all__ = ["DESCRIPTORS", "Descriptor", "make_descriptor"]
+
+DESCRIPTORS = {
+    "dense-sift": "lnbnn.descriptors.dense_sift:DenseSIFT",
+}
+
+
+def make_descriptor(name: str, params: dict[str, Any] | None = None) -> Descriptor:
+    """The named descriptor with the given settings."""
+    return resolve(DESCRIPTORS, name, "descriptor").from_params(params or {})

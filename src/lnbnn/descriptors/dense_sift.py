@@ -1,0 +1,210 @@
+"""Dense multi-scale SIFT with a flat window: the paper's feature.
+
+One scale makes five hops: blur -> gradients -> eight orientation maps -> triangle filter -> descriptors gathered
+on the grid. Filtering an orientation map with a triangle gives, at every pixel at once, the sum that SIFT's spatial
+interpolation would collect there, so a descriptor is only a gather of 16 pixels of the filtered maps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import cv2
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from lnbnn.descriptors.base import Descriptor
+from lnbnn.errors import InvalidInputError
+from lnbnn.features import ImageFeatures
+from lnbnn.images import resize_longest, to_gray
+
+__all__ = ["DenseSIFT"]
+
+_N_BINS = 4  # spatial bins a side
+_N_ORIENTATIONS = 8
+_N_DIMS = _N_BINS * _N_BINS * _N_ORIENTATIONS
+_MAGNIFICATION = 6.0  # a bin of b pixels describes the scale b / 6
+_CAMERA_BLUR = (4 / _MAGNIFICATION) ** 2 - 0.66**2  # blur (as variance) the picture is taken to have already
+_WINDOW_SIGMA = 2.0  # of the Gaussian window, in bins; the flat window takes its mean over each bin
+
+
+class DenseSIFT(Descriptor):
+    """SIFT descriptors on a dense grid at several scales (VLFeat's ``dsift`` with its flat window).
+
+    Parameters
+    ----------
+    bin_sizes : sequence of int, default=(4, 6, 9, 14, 21)
+        Side of one spatial bin, in pixels, at each scale. A descriptor covers 4 x 4 bins. The authors' program
+        uses (4, 6, 9); the larger scales add two to three points of accuracy on Caltech 101.
+    step_px : int, default=6
+        Distance of neighbouring grid points, in pixels, at every scale. The authors' program uses 3.
+    min_contrast : float, default=2.0
+        A descriptor whose gradient mass a pixel is lower comes from a flat region and is discarded.
+    longest_side : int, default=300
+        Images are resized to this longest side, up or down.
+
+    Notes
+    -----
+    Each scale blurs the image by ``sqrt((bin/6)**2 - ((4/6)**2 - 0.66**2))`` and rounds it back to 8 bits. The
+    gradient's magnitude is shared linearly between the two nearest of eight orientations. A descriptor is scaled to
+    unit length, clipped at 0.2, scaled to unit length again and stored as ``int(127 * v + 0.5)``.
+
+    References
+    ----------
+    Lowe, "Distinctive image features from scale-invariant keypoints", IJCV 2004. Vedaldi and Fulkerson, VLFeat.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> image = np.zeros((40, 40), np.uint8); image[:, 20:] = 255
+    >>> features = DenseSIFT(bin_sizes=(4,), longest_side=40).extract(image)
+    >>> features.descriptors.shape, features.descriptors.dtype
+    ((25, 128), dtype('uint8'))
+    """
+
+    name = "dense-sift"
+    version = 1
+    n_dims = _N_DIMS
+
+    def __init__(
+        self,
+        bin_sizes: Sequence[int] = (4, 6, 9, 14, 21),
+        *,
+        step_px: int = 6,
+        min_contrast: float = 2.0,
+        longest_side: int = 300,
+    ) -> None:
+        self.bin_sizes = bin_sizes
+        self.step_px = step_px
+        self.min_contrast = min_contrast
+        self.longest_side = longest_side
+
+    def check_params(self) -> None:
+        bins = list(self.bin_sizes)
+        if not bins or any(int(b) != b or not 2 <= b <= 1000 for b in bins):
+            raise InvalidInputError(f"bin_sizes must be whole pixels from 2 to 1000, at least one; got {bins}.")
+        if int(self.step_px) != self.step_px or self.step_px < 1:
+            raise InvalidInputError(f"step_px must be a whole number of pixels, at least 1; got {self.step_px}.")
+        if not (math.isfinite(self.min_contrast) and self.min_contrast >= 0):
+            raise InvalidInputError(f"min_contrast must be a number, at least 0; got {self.min_contrast}.")
+        if int(self.longest_side) != self.longest_side or not 8 <= self.longest_side <= 10_000:
+            raise InvalidInputError(f"longest_side must be from 8 to 10000 pixels; got {self.longest_side}.")
+
+    def extract(self, image: NDArray[np.generic]) -> ImageFeatures:
+        """Descriptors of one image of any size."""
+        self.check_params()
+        gray = resize_longest(to_gray(image), int(self.longest_side))
+        height, width = gray.shape
+        parts = [self._extract_scale(gray, int(bin_size)) for bin_size in self.bin_sizes]
+        descriptors = np.concatenate([part[0] for part in parts])
+        centres = np.concatenate([part[1] for part in parts])
+        scale = np.concatenate(
+            [np.full(len(part[0]), _N_BINS * b, np.float32) for part, b in zip(parts, self.bin_sizes, strict=True)]
+        )
+        return ImageFeatures(descriptors, centres / np.float32([width, height]), scale, (width, height))
+
+    def _extract_scale(self, gray: NDArray[np.uint8], bin_size: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+        span = (_N_BINS - 1) * bin_size
+        height, width = gray.shape
+        if min(height, width) <= span:
+            return np.empty((0, _N_DIMS), np.uint8), np.empty((0, 2), np.float32)
+        sigma = math.sqrt(max(0.0, (bin_size / _MAGNIFICATION) ** 2 - _CAMERA_BLUR))
+        blurred = cv2.GaussianBlur(gray, (0, 0), sigma) if sigma > 0 else gray
+        maps = _orientation_maps(blurred, *_gradient_table())
+        triangle = _triangle(bin_size)
+        maps = cv2.sepFilter2D(maps, cv2.CV_32F, triangle, triangle, borderType=cv2.BORDER_REPLICATE)
+        return _gather(maps, int(self.step_px), bin_size, _window_weights(bin_size), float(self.min_contrast))
+
+
+def _triangle(bin_size: int) -> NDArray[np.float32]:
+    """The triangle filter of unit height and support ``2 * bin_size - 1``."""
+    offsets = np.arange(1 - bin_size, bin_size)
+    return (1.0 - np.abs(offsets) / bin_size).astype(np.float32)
+
+
+def _window_weights(bin_size: int) -> NDArray[np.float32]:
+    """Mean of the Gaussian window over the support of each of the 4 x 4 bins."""
+    centres = bin_size * (np.arange(_N_BINS) - 0.5 * (_N_BINS - 1))
+    offsets = np.arange(1 - bin_size, bin_size)
+    z = (offsets[None, :] - centres[:, None]) / (bin_size * _WINDOW_SIGMA)
+    mean = np.exp(-0.5 * z * z).mean(axis=1)
+    return np.outer(mean, mean).astype(np.float32)
+
+
+@lru_cache(maxsize=1)
+def _gradient_table() -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Orientation bin, and the two shares of the magnitude, of every gradient an 8-bit image can have.
+
+    Central differences of an 8-bit image are multiples of one half between -255 and 255, so there are 1021 x 1021
+    of them: looking one up is faster than its arc tangent, and exact.
+    """
+    half_steps = np.arange(-510, 511) * 0.5
+    gx, gy = half_steps[None, :], half_steps[:, None]
+    magnitude = np.hypot(gx, gy)
+    turn = np.mod(np.arctan2(gy, gx) * (_N_ORIENTATIONS / (2 * np.pi)), _N_ORIENTATIONS)
+    lower = np.floor(turn)
+    upper_share = turn - lower
+    shares = np.stack([(1 - upper_share) * magnitude, upper_share * magnitude], axis=-1)
+    return (lower.astype(np.uint8) % _N_ORIENTATIONS), shares.astype(np.float32)
+
+
+@njit(cache=True, nogil=True)
+def _orientation_maps(gray, table_bin, table_shares):  # type: ignore[no-untyped-def]
+    height, width = gray.shape
+    maps = np.zeros((height, width, 8), np.float32)
+    for y in range(height):
+        above, below = max(y - 1, 0), min(y + 1, height - 1)
+        y_unit = 2 if below - above == 1 else 1  # one-sided at the border: a whole difference, not half of it
+        for x in range(width):
+            left, right = max(x - 1, 0), min(x + 1, width - 1)
+            x_unit = 2 if right - left == 1 else 1
+            row = (np.int64(gray[below, x]) - np.int64(gray[above, x])) * y_unit + 510
+            column = (np.int64(gray[y, right]) - np.int64(gray[y, left])) * x_unit + 510
+            orientation = table_bin[row, column]
+            maps[y, x, orientation] = table_shares[row, column, 0]
+            maps[y, x, (orientation + 1) & 7] = table_shares[row, column, 1]
+    return maps
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _gather(maps, step, bin_size, weights, min_contrast):  # type: ignore[no-untyped-def]
+    height, width, _ = maps.shape
+    span = 3 * bin_size
+    n_rows = (height - 1 - span) // step + 1
+    n_columns = (width - 1 - span) // step + 1
+    descriptors = np.empty((n_rows * n_columns, 128), np.uint8)
+    centres = np.empty((n_rows * n_columns, 2), np.float32)
+    raw = np.empty(128, np.float32)
+    min_mass = min_contrast * (span + 1) * (span + 1)
+    n = 0
+    for row in range(n_rows):
+        for column in range(n_columns):
+            y, x = row * step, column * step
+            mass = np.float32(0)
+            square = np.float32(0)
+            for i in range(4):
+                for j in range(4):
+                    weight = weights[i, j]
+                    for t in range(8):
+                        value = maps[y + i * bin_size, x + j * bin_size, t] * weight
+                        raw[(i * 4 + j) * 8 + t] = value
+                        mass += value
+                        square += value * value
+            if mass < min_mass or square <= 0:
+                continue
+            limit = np.float32(0.2) * np.sqrt(square)
+            square = np.float32(0)
+            for d in range(128):
+                value = min(raw[d], limit)
+                raw[d] = value
+                square += value * value
+            to_unit = np.float32(127.0) / np.sqrt(square)
+            for d in range(128):
+                descriptors[n, d] = np.uint8(raw[d] * to_unit + np.float32(0.5))
+            centres[n, 0] = x + np.float32(0.5) * span
+            centres[n, 1] = y + np.float32(0.5) * span
+            n += 1
+    return descriptors[:n].copy(), centres[:n].copy()

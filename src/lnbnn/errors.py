@@ -1,0 +1,42 @@
+"""Every exception the library raises on purpose.
+
+Each message says what was expected, what came, and what to do next.
+"""
+
+__all__ = [
+    "DatasetError",
+    "ImageReadError",
+    "InvalidInputError",
+    "LnbnnError",
+    "MissingExtraError",
+    "ModelFormatError",
+    "UnknownNameError",
+]
+
+
+class LnbnnError(Exception):
+    """Base of all errors raised on purpose by lnbnn."""
+
+
+class InvalidInputError(LnbnnError, ValueError):
+    """A setting, an array or a label does not fit what was asked for."""
+
+
+class UnknownNameError(LnbnnError, ValueError):
+    """A name that is in no registry."""
+
+
+class MissingExtraError(LnbnnError, ImportError):
+    """An optional dependency is not installed."""
+
+
+class DatasetError(LnbnnError, OSError):
+    """A folder of images is missing, empty or not laid out as expected."""
+
+
+class ImageReadError(LnbnnError, OSError):
+    """An image file cannot be read as a picture."""
+
+
+class ModelFormatError(LnbnnError, OSError):
+    """A model folder is missing, cut short, damaged or of another version."""

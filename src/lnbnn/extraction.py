@@ -1,0 +1,88 @@
+"""Many images to features: side by side on all cores, in order, bad files reported as values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from joblib import Parallel, cpu_count, delayed
+from numpy.typing import NDArray
+
+from lnbnn.descriptors.base import Descriptor
+from lnbnn.errors import ImageReadError, InvalidInputError
+from lnbnn.features import ImageFeatures
+from lnbnn.images import decode_gray, read_bytes
+from lnbnn.store import FeatureStore
+
+__all__ = ["ImageLike", "Progress", "features_of", "iter_features", "map_in_order", "name_of", "no_progress"]
+
+ImageLike: TypeAlias = str | os.PathLike[str] | NDArray[np.generic] | ImageFeatures
+"""A path, an image array, or features already extracted."""
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called as ``progress(stage, done, total)`` while a long step runs."""
+
+_Result = TypeVar("_Result")
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """The progress of who does not ask for any."""
+
+
+def features_of(image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None) -> ImageFeatures:
+    """The features of one image; read from the store, or extracted and put there."""
+    if isinstance(image, ImageFeatures):
+        return image
+    if isinstance(image, np.ndarray):
+        return descriptor.extract(image)
+    if not isinstance(image, str | os.PathLike):
+        raise InvalidInputError(
+            f"an image must be a path, an array or ImageFeatures; got {type(image).__name__}."
+        )
+    data = read_bytes(image)
+    key = store.key(data, descriptor) if store is not None else ""
+    features = store.get(key) if store is not None else None
+    if features is None:
+        features = descriptor.extract(decode_gray(data, int(descriptor.longest_side), name=str(image)))
+        if store is not None:
+            store.put(key, features)
+    return features
+
+
+def iter_features(
+    images: Iterable[ImageLike],
+    descriptor: Descriptor,
+    *,
+    n_jobs: int | None = None,
+    store: FeatureStore | None = None,
+) -> Iterator[ImageFeatures | ImageReadError]:
+    """Features of many images, in order; a file that cannot be read gives its error as a value."""
+
+    def work(image: ImageLike) -> ImageFeatures | ImageReadError:
+        try:
+            return features_of(image, descriptor, store)
+        except ImageReadError as error:
+            return error
+
+    return map_in_order(work, images, n_jobs)
+
+
+def map_in_order(
+    work: Callable[[ImageLike], _Result], images: Iterable[ImageLike], n_jobs: int | None
+) -> Iterator[_Result]:
+    """Apply ``work`` to each image on ``n_jobs`` threads (None: all cores); yields in order, a few ahead at most."""
+    if n_jobs is not None and (int(n_jobs) != n_jobs or n_jobs < 1):
+        raise InvalidInputError(f"n_jobs must be a whole number, at least 1, or None for all cores; got {n_jobs}.")
+    n_threads = cpu_count() if n_jobs is None else int(n_jobs)
+    if n_threads == 1:
+        return map(work, images)
+    return Parallel(n_jobs=n_threads, prefer="threads", return_as="generator", pre_dispatch="3*n_jobs", batch_size=1)(
+        delayed(work)(image) for image in images
+    )
+
+
+def name_of(image: ImageLike, position: int) -> str:
+    """What an image is called in messages and in a model's list of images."""
+    return os.fspath(image) if isinstance(image, str | os.PathLike) else f"image {position}"

@@ -1,0 +1,86 @@
+"""What a descriptor extractor gives for one image: :class:`ImageFeatures`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.errors import InvalidInputError
+
+__all__ = ["ImageFeatures"]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFeatures:
+    """The local descriptors of one image and where each was taken.
+
+    The arrays are checked once, on creation, and made read-only: later steps trust them.
+
+    Parameters
+    ----------
+    descriptors : ndarray of shape (n_descriptors, d), uint8 or float32
+        One row a patch. uint8 rows stand for unit vectors times 127, float32 rows are used as they are.
+    xy : ndarray of shape (n_descriptors, 2), float32
+        Centre of each patch as a fraction of the image's width and height, in [0, 1].
+    scale : ndarray of shape (n_descriptors,), float32
+        Side of each patch in pixels of the extracted image.
+    size : tuple of (int, int)
+        Width and height, in pixels, of the image the descriptors were taken from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> f = ImageFeatures(np.zeros((2, 128), np.uint8), np.full((2, 2), 0.5), np.full(2, 16), (300, 200))
+    >>> len(f), f.n_dims
+    (2, 128)
+    """
+
+    descriptors: NDArray[np.generic]
+    xy: NDArray[np.float32]
+    scale: NDArray[np.float32]
+    size: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        descriptors = np.asarray(self.descriptors)
+        if descriptors.ndim != 2 or descriptors.shape[1] == 0:
+            raise InvalidInputError(
+                f"descriptors must have shape (n_descriptors, d) with d at least 1; got {descriptors.shape}."
+            )
+        if descriptors.dtype != np.uint8:
+            if descriptors.dtype.kind not in "fiu":
+                raise InvalidInputError(f"descriptors must be numbers; got dtype {descriptors.dtype}.")
+            descriptors = descriptors.astype(np.float32)
+            if not np.isfinite(descriptors).all():
+                raise InvalidInputError("descriptors must be finite; got NaN or infinity.")
+        n = len(descriptors)
+        xy = np.asarray(self.xy, dtype=np.float32)
+        scale = np.asarray(self.scale, dtype=np.float32)
+        if xy.shape != (n, 2) or scale.shape != (n,):
+            raise InvalidInputError(
+                f"xy and scale must have shapes ({n}, 2) and ({n},), one row a descriptor; "
+                f"got {xy.shape} and {scale.shape}."
+            )
+        if n and not (xy.min() >= 0.0 and xy.max() <= 1.0 and np.isfinite(scale).all()):
+            raise InvalidInputError("xy must hold fractions of width and height in [0, 1] and scale finite sizes.")
+        width, height = (int(side) for side in self.size)
+        if width < 1 or height < 1:
+            raise InvalidInputError(f"size must be (width, height) in pixels, both at least 1; got {self.size}.")
+        for name, array in (("descriptors", descriptors), ("xy", xy), ("scale", scale)):
+            view = array.view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+        object.__setattr__(self, "size", (width, height))
+
+    def __len__(self) -> int:
+        return len(self.descriptors)
+
+    @property
+    def n_dims(self) -> int:
+        """Length of one descriptor."""
+        return int(self.descriptors.shape[1])
+
+    def take(self, rows: NDArray[np.intp]) -> ImageFeatures:
+        """The features of the given rows only."""
+        return ImageFeatures(self.descriptors[rows], self.xy[rows], self.scale[rows], self.size)

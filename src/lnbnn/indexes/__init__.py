@@ -1,0 +1,21 @@
+"""Nearest-neighbour indexes, one backend a file; the registry maps public names to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lnbnn.indexes.base import Index
+from lnbnn.registry import resolve
+
+__all__ = ["INDEXES", "Index", "make_index"]
+
+INDEXES = {
+    "exact": "lnbnn.indexes.exact:ExactIndex",
+    "faiss": "lnbnn.indexes.faiss_index:FaissIndex",
+    "flann": "lnbnn.indexes.flann_index:FlannIndex",
+}
+
+
+def make_index(name: str, params: dict[str, Any] | None = None) -> Index:
+    """A new, empty index of the named kind with the given settings."""
+    return resolve(INDEXES, name, "index").from_params(params or {})

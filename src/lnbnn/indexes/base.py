@@ -1,0 +1,180 @@
+"""What a nearest-neighbour index promises, and the part all backends share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.indexes.vector_table import VectorTable
+from lnbnn.settings import Configurable
+
+__all__ = ["Index"]
+
+
+class Index(Configurable, ABC):
+    """Vectors under stable ids, searched by squared Euclidean distance.
+
+    The base class keeps the vectors and their ids (:class:`~lnbnn.indexes.vector_table.VectorTable`); a backend keeps
+    a search structure over row numbers of that table. The structure is made on the first search, or by :meth:`build`,
+    and follows later additions and removals.
+
+    A search is the work of one thread and depends on nothing but the index and the query, so that many can run side by
+    side and the answers are the same for any number of threads.
+    """
+
+    def __init__(self) -> None:
+        self._table: VectorTable | None = None
+        self._built = False
+
+    # ---- the contract -------------------------------------------------------------------------------------------
+
+    def add(self, vectors: NDArray[np.generic], ids: NDArray[np.int64]) -> None:
+        """Add vectors under ids never used before.
+
+        Parameters
+        ----------
+        vectors : ndarray of shape (n, d), uint8 or float32
+            The first call decides d and the type for all.
+        ids : ndarray of shape (n,), int64, at least 0
+        """
+        vectors = np.asarray(vectors)
+        ids = np.asarray(ids, dtype=np.int64)
+        if vectors.ndim != 2 or ids.shape != (len(vectors),) or vectors.dtype not in (np.uint8, np.float32):
+            raise InvalidInputError(
+                "vectors must be uint8 or float32 of shape (n, d) with one id a row; "
+                f"got {vectors.dtype} {vectors.shape} and ids {ids.shape}."
+            )
+        if len(ids) and ids.min() < 0:
+            raise InvalidInputError(f"ids must be at least 0; got {ids.min()}.")
+        if self._table is None:
+            self._table = VectorTable(vectors.shape[1], vectors.dtype)
+        start = self._table.append(vectors, ids)
+        if self._built:
+            self._append_rows(start)
+
+    def build(self) -> Self:
+        """Make the search structure now rather than on the first search."""
+        if not self._built:
+            if self._table is None or len(self._table) == 0:
+                raise InvalidInputError("an index needs at least one vector; add some before building or searching.")
+            self._table.drop_removed()
+            self._build_rows()
+            self._built = True
+        return self
+
+    def search(
+        self, queries: NDArray[np.generic], n_neighbors: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The nearest vectors of each query, nearest first.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_queries, n_neighbors), float32
+            Squared Euclidean distances, ascending; inf where fewer were found.
+        ids : ndarray of shape (n_queries, n_neighbors), int64
+            -1 where fewer were found.
+        """
+        self.build()
+        table = self._require_table()
+        queries = np.asarray(queries)
+        if queries.ndim != 2 or queries.shape[1] != table.n_dims or queries.dtype != table.dtype:
+            raise InvalidInputError(
+                f"queries must be {table.dtype} of shape (n, {table.n_dims}), as the indexed vectors are; "
+                f"got {queries.dtype} {queries.shape}."
+            )
+        if not 1 <= n_neighbors <= len(table):
+            raise InvalidInputError(
+                f"n_neighbors must be from 1 to {len(table)}, the number of indexed vectors; got {n_neighbors}."
+            )
+        if len(queries) == 0:
+            return np.empty((0, n_neighbors), np.float32), np.empty((0, n_neighbors), np.int64)
+        distances, rows = self._search_rows(np.ascontiguousarray(queries), n_neighbors)
+        return distances, np.where(rows >= 0, table.ids[rows], -1)
+
+    def remove(self, ids: NDArray[np.int64]) -> int:
+        """Remove the vectors with these ids; returns how many there were."""
+        if self._table is None:
+            return 0
+        rows = self._table.remove(np.asarray(ids, dtype=np.int64))
+        if self._built and len(rows):
+            if len(self._table) == 0:
+                self._built = False
+            else:
+                self._remove_rows(rows)
+        return len(rows)
+
+    def __len__(self) -> int:
+        return 0 if self._table is None else len(self._table)
+
+    def describe(self) -> str:
+        """One line that says how the search is done."""
+        self.build()
+        return self._describe()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held: vectors, ids and search structure."""
+        return (self._table.nbytes if self._table is not None else 0) + (self._structure_nbytes() if self._built else 0)
+
+    def save(self, folder: Path) -> None:
+        """Write vectors, ids and search structure as files into an existing folder."""
+        self.build()
+        table = self._require_table()
+        table.save(folder)
+        self._save_structure(folder)
+
+    @classmethod
+    def load(cls, folder: Path, params: dict[str, Any]) -> Self:
+        """Open what :meth:`save` wrote; large arrays are memory-mapped."""
+        index = cls.from_params(params)
+        index._table = VectorTable.load(folder)
+        if len(index._table) == 0:
+            raise ModelFormatError(f"{folder}: the index holds no vectors; fit the model again.")
+        index._load_structure(folder)
+        index._built = True
+        return index
+
+    # ---- what a backend writes ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _build_rows(self) -> None:
+        """Make the structure over all rows of the table (none of them removed)."""
+
+    @abstractmethod
+    def _search_rows(
+        self, queries: NDArray[np.generic], n_neighbors: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Squared distances and row numbers, (inf, -1) where fewer were found."""
+
+    @abstractmethod
+    def _describe(self) -> str: ...
+
+    def _append_rows(self, start: int) -> None:
+        """Take in the rows from ``start``; the default makes the structure anew on the next search."""
+        self._built = False
+
+    def _remove_rows(self, rows: NDArray[np.int64]) -> None:
+        """Leave these rows out; the default makes the structure anew on the next search."""
+        self._built = False
+
+    def _structure_nbytes(self) -> int:
+        return 0
+
+    def _save_structure(self, folder: Path) -> None:
+        """Write the structure, if it is not simply made again on loading."""
+
+    def _load_structure(self, folder: Path) -> None:
+        """Read the structure; the default makes it again."""
+        self._require_table().drop_removed()
+        self._build_rows()
+
+    # ---- helpers ------------------------------------------------------------------------------------------------
+
+    def _require_table(self) -> VectorTable:
+        assert self._table is not None, "used before anything was added"
+        return self._table

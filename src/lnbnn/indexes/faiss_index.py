@@ -1,0 +1,230 @@
+"""The default index: FAISS, in the form that fits the number of vectors. The only module that imports faiss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.indexes.base import Index
+from lnbnn.indexes.selection import rerank
+
+__all__ = ["FaissIndex"]
+
+_FORMS = ("auto", "flat", "ivf-8bit", "ivf-4bit")
+_FLAT_UP_TO = 20_000
+_8BIT_UP_TO = 100_000
+_PROBES = {"ivf-8bit": 8, "ivf-4bit": 2}
+_ROWS_A_BLOCK = 200_000
+_TRAIN_ROWS_A_LIST = 40
+_TRAIN_ROWS_FOR_CODES = 100_000
+_MIN_CANDIDATES = 16
+_DIMS_A_CODE = 4  # dimensions behind each 4-bit code
+
+
+class FaissIndex(Index):
+    """Inverted lists of compressed vectors, or a flat scan when there are few.
+
+    Parameters
+    ----------
+    form : {"auto", "flat", "ivf-8bit", "ivf-4bit"}, default="auto"
+        ``flat`` compares with every vector (``auto``: up to 20,000 of them). ``ivf-8bit`` compares with every vector of
+        the nearest lists (``auto``: up to 100,000). ``ivf-4bit`` scans 4-bit product codes of the nearest lists and
+        compares the best candidates again with the vectors themselves.
+    n_lists : int, optional
+        Number of inverted lists; by default the power of two nearest to 0.7 times the square root of the number of
+        vectors.
+    n_probes : int, optional
+        Lists visited for each query: the accuracy knob. By default 2 (4-bit) or 8 (8-bit).
+    rerank_factor : int, default=3
+        4-bit form only: candidates compared again for each neighbour asked for (and never fewer than 16 in all).
+    seed : int, default=0
+        Of the sample that the lists and codes are trained on.
+
+    Notes
+    -----
+    For 8-bit vectors the centres of the lists have whole-number coordinates, so that the choice of lists is exact
+    arithmetic, the same for any number of threads. Distances are exact in every form; what is approximate is which
+    vectors are looked at.
+    """
+
+    name = "faiss"
+
+    def __init__(
+        self,
+        form: str = "auto",
+        n_lists: int | None = None,
+        n_probes: int | None = None,
+        rerank_factor: int = 3,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.form = form
+        self.n_lists = n_lists
+        self.n_probes = n_probes
+        self.rerank_factor = rerank_factor
+        self.seed = seed
+
+    def check_params(self) -> None:
+        if self.form not in _FORMS:
+            raise InvalidInputError(f"form must be one of {', '.join(_FORMS)}; got {self.form!r}.")
+        for name in ("n_lists", "n_probes", "rerank_factor"):
+            value = getattr(self, name)
+            if value is not None and (int(value) != value or not 1 <= value <= 1 << 20):
+                raise InvalidInputError(f"{name} must be a whole number from 1 to {1 << 20}; got {value}.")
+
+    # ---- building -----------------------------------------------------------------------------------------------
+
+    def _build_rows(self) -> None:
+        table = self._require_table()
+        n_rows = len(table.vectors)
+        self._form = self._form_for(n_rows)
+        self._width = -(-table.n_dims // 8) * 8  # a multiple of 8 keeps FAISS on its vector instructions
+        if self._form == "flat":
+            self._structure = faiss.IndexFlatL2(self._width)
+        else:
+            self._structure = self._train(n_rows)
+        self._selector = None
+        self._append_rows(0)
+
+    def _form_for(self, n_rows: int) -> str:
+        if self.form != "auto":
+            return self.form
+        return "flat" if n_rows <= _FLAT_UP_TO else "ivf-8bit" if n_rows <= _8BIT_UP_TO else "ivf-4bit"
+
+    def _train(self, n_rows: int) -> faiss.IndexIVF:
+        table = self._require_table()
+        n_lists = self.n_lists or 1 << max(0, round(np.log2(0.7 * np.sqrt(n_rows))))
+        n_lists = min(n_lists, n_rows)
+        n_sampled = min(n_rows, max(_TRAIN_ROWS_A_LIST * n_lists, _TRAIN_ROWS_FOR_CODES))
+        picked = np.sort(np.random.default_rng(self.seed).choice(n_rows, n_sampled, replace=False))
+        sample = self._widen(table.vectors[picked])
+        is_8_bit = table.dtype == np.uint8
+        kmeans = faiss.Kmeans(
+            self._width,
+            n_lists,
+            niter=8,
+            seed=self.seed + 1,
+            int_centroids=is_8_bit,
+            min_points_per_centroid=1,
+            max_points_per_centroid=_TRAIN_ROWS_A_LIST,
+        )
+        kmeans.train(sample)
+        centres = faiss.IndexFlatL2(self._width)
+        centres.add(kmeans.centroids)
+        if self._form == "ivf-8bit":
+            code = faiss.ScalarQuantizer.QT_8bit_direct if is_8_bit else faiss.ScalarQuantizer.QT_fp16
+            structure = faiss.IndexIVFScalarQuantizer(centres, self._width, n_lists, code, faiss.METRIC_L2, False)
+        else:
+            structure = faiss.IndexIVFPQFastScan(centres, self._width, n_lists, self._width // _DIMS_A_CODE, 4)
+        centres.this.disown()
+        structure.own_fields = True
+        structure.train(sample[: _TRAIN_ROWS_FOR_CODES])
+        return structure
+
+    def _append_rows(self, start: int) -> None:
+        vectors = self._require_table().vectors
+        for block in range(start, len(vectors), _ROWS_A_BLOCK):
+            part = self._widen(vectors[block : block + _ROWS_A_BLOCK])
+            if self._form == "flat":
+                self._structure.add(part)
+            else:
+                self._structure.add_with_ids(part, np.arange(block, block + len(part)))
+        if self._selector is not None:
+            self._set_selector()
+
+    def _remove_rows(self, rows: NDArray[np.int64]) -> None:
+        """Inverted lists keep removed rows, which a search passes over, until they are a quarter of all.
+
+        FAISS can take rows out of 4-bit lists itself, but loses rows that are added afterwards.
+        """
+        removed = self._require_table().removed
+        if self._form == "flat" or 4 * np.count_nonzero(removed) > len(removed):
+            self._built = False  # made anew on the next search
+        else:
+            self._set_selector()
+
+    def _set_selector(self) -> None:
+        removed = self._require_table().removed
+        self._kept_bits = np.packbits(~removed, bitorder="little")  # the selector points into it
+        self._selector = faiss.IDSelectorBitmap(self._kept_bits) if removed.any() else None
+
+    # ---- searching ----------------------------------------------------------------------------------------------
+
+    def _search_rows(
+        self, queries: NDArray[np.generic], n_neighbors: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        wide = self._widen(queries)
+        with _one_thread():
+            if self._form == "flat":
+                return self._structure.search(wide, n_neighbors)
+            parameters = faiss.SearchParametersIVF(nprobe=self._n_probes(), sel=self._selector)
+            if self._form == "ivf-8bit":
+                distances, rows = self._structure.search(wide, n_neighbors, params=parameters)
+                return np.where(rows >= 0, distances, np.float32(np.inf)), rows
+            n_candidates = max(n_neighbors * self.rerank_factor, _MIN_CANDIDATES)
+            _, candidates = self._structure.search(wide, n_candidates, params=parameters)
+        return rerank(queries, self._require_table().vectors, candidates, n_neighbors)
+
+    def _n_probes(self) -> int:
+        return min(self.n_probes or _PROBES[self._form], self._structure.nlist)
+
+    def _widen(self, vectors: NDArray[np.generic]) -> NDArray[np.float32]:
+        wide = np.zeros((len(vectors), self._width), np.float32)
+        wide[:, : vectors.shape[1]] = vectors
+        return wide
+
+    # ---- describing and storing ---------------------------------------------------------------------------------
+
+    def _describe(self) -> str:
+        if self._form == "flat":
+            return "flat: every query compared with every vector"
+        lists = f"{self._structure.nlist} lists, {self._n_probes()} visited a query"
+        if self._form == "ivf-8bit":
+            return f"ivf-8bit: {lists}, distances at full precision"
+        return f"ivf-4bit: {lists}, 4-bit codes, the best {self.rerank_factor} a neighbor compared at full precision"
+
+    def _structure_nbytes(self) -> int:
+        n_rows = int(self._structure.ntotal)
+        if self._form == "flat":
+            return n_rows * self._width * 4
+        return n_rows * (self._structure.code_size + 8) + self._structure.nlist * self._width * 4
+
+    def _save_structure(self, folder: Path) -> None:
+        if self._form != "flat":
+            try:
+                faiss.write_index(self._structure, str(folder / "index.faiss"))
+            except RuntimeError as error:  # FAISS gives no code for a full disk
+                raise OSError(f"index.faiss: {str(error).splitlines()[-1]}") from error
+
+    def _load_structure(self, folder: Path) -> None:
+        table = self._require_table()
+        if not (folder / "index.faiss").exists():
+            super()._load_structure(folder)
+            return
+        try:
+            structure = faiss.read_index(str(folder / "index.faiss"))
+        except RuntimeError as error:
+            raise ModelFormatError(f"{folder / 'index.faiss'}: damaged or cut short; fit the model again.") from error
+        forms = {faiss.IndexIVFScalarQuantizer: "ivf-8bit", faiss.IndexIVFPQFastScan: "ivf-4bit"}
+        self._width = -(-table.n_dims // 8) * 8
+        if type(structure) not in forms or structure.d != self._width or structure.ntotal != len(table.vectors):
+            raise ModelFormatError(f"{folder}: index.faiss does not fit vectors.npy; fit the model again.")
+        self._structure, self._form = structure, forms[type(structure)]
+        self._set_selector()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """FAISS on one thread for the calling thread: images are worked on side by side instead."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)

@@ -1,0 +1,70 @@
+"""Keeping the nearest few: compiled loops shared by the backends. Equal distances go by row number, lowest first."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["rerank", "select_smallest"]
+
+
+@njit(cache=True, nogil=True)
+def _insert(best, best_rows, n_kept, distance, row):  # type: ignore[no-untyped-def]
+    """Insert into arrays sorted by (distance, row) that hold ``n_kept`` entries; returns the new number of entries."""
+    size = len(best)
+    if n_kept == size:
+        last = size - 1
+        if distance > best[last] or (distance == best[last] and row > best_rows[last]):
+            return n_kept
+        n_kept = last
+    place = n_kept
+    while place > 0 and (
+        distance < best[place - 1] or (distance == best[place - 1] and row < best_rows[place - 1])
+    ):
+        best[place] = best[place - 1]
+        best_rows[place] = best_rows[place - 1]
+        place -= 1
+    best[place] = distance
+    best_rows[place] = row
+    return n_kept + 1
+
+
+@njit(cache=True, nogil=True)
+def select_smallest(squared, n_neighbors):  # type: ignore[no-untyped-def]
+    """The smallest entries of each row of a matrix of distances, and their columns."""
+    n_queries, n_rows = squared.shape
+    distances = np.empty((n_queries, n_neighbors), np.float32)
+    rows = np.empty((n_queries, n_neighbors), np.int64)
+    best = np.empty(n_neighbors, squared.dtype)
+    for query in range(n_queries):
+        n_kept = 0
+        for row in range(n_rows):
+            value = squared[query, row]
+            if n_kept < n_neighbors or value < best[n_neighbors - 1]:
+                n_kept = _insert(best, rows[query], n_kept, value, row)
+        for place in range(n_neighbors):
+            distances[query, place] = best[place]
+    return distances, rows
+
+
+@njit(cache=True, nogil=True)
+def rerank(queries, vectors, candidates, n_neighbors):  # type: ignore[no-untyped-def]
+    """Exact squared distances to candidate rows (-1: none), of which the nearest are kept; (inf, -1) where too few."""
+    n_queries, n_candidates = candidates.shape
+    n_dims = queries.shape[1]
+    distances = np.empty((n_queries, n_neighbors), np.float32)
+    rows = np.empty((n_queries, n_neighbors), np.int64)
+    for query in range(n_queries):
+        n_kept = 0
+        for place in range(n_candidates):
+            row = candidates[query, place]
+            if row < 0:
+                continue
+            total = np.float32(0)
+            for d in range(n_dims):
+                difference = np.float32(queries[query, d]) - np.float32(vectors[row, d])
+                total += difference * difference
+            n_kept = _insert(distances[query], rows[query], n_kept, total, row)
+        distances[query, n_kept:] = np.inf
+        rows[query, n_kept:] = -1
+    return distances, rows

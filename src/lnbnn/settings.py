@@ -1,0 +1,52 @@
+"""Settings as constructor keywords: read back as plain values, and made again from them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, ClassVar, Self
+
+from lnbnn.errors import InvalidInputError
+
+__all__ = ["Configurable"]
+
+
+class Configurable:
+    """A thing whose constructor stores its keywords under their own names.
+
+    Descriptors and indexes are such things: their settings travel through JSON and the command line.
+    """
+
+    name: ClassVar[str]
+    """The registry name."""
+
+    def check_params(self) -> None:
+        """Raise :class:`~lnbnn.errors.InvalidInputError` when a setting makes no sense."""
+
+    def get_params(self) -> dict[str, Any]:
+        """The settings, as plain values that survive JSON."""
+        params = {name: getattr(self, name) for name in self.param_names()}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in params.items()}
+
+    @classmethod
+    def from_params(cls, params: dict[str, Any]) -> Self:
+        """A new one with these settings; an unknown name or a value that makes no sense is refused."""
+        unknown = sorted(set(params) - set(cls.param_names()))
+        if unknown:
+            choices = ", ".join(cls.param_names()) or "none"
+            raise InvalidInputError(f"{cls.name!r} has no setting {unknown[0]!r}; its settings: {choices}.")
+        made = cls(**params)
+        try:
+            made.check_params()
+        except TypeError as error:
+            raise InvalidInputError(f"{cls.name!r}: a setting has the wrong type ({error}); got {params}.") from error
+        return made
+
+    @classmethod
+    def param_names(cls) -> list[str]:
+        """Names of the settings, in the constructor's order."""
+        if cls.__init__ is object.__init__:
+            return []
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_params().items())})"

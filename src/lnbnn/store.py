@@ -1,0 +1,76 @@
+"""Features on disk: extracted once an image, found again by content, never by file name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from lnbnn.descriptors.base import Descriptor
+from lnbnn.errors import InvalidInputError, LnbnnError
+from lnbnn.features import ImageFeatures
+
+__all__ = ["FeatureStore"]
+
+_LAYOUT = 1  # of one stored file
+
+
+class FeatureStore:
+    """A folder of extracted features, keyed by image bytes, descriptor, all its settings and its version.
+
+    Each entry is written to a temporary file and renamed, so that a kill leaves whole entries only; an entry that
+    cannot be read counts as absent and is written again. Several processes may share one store.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInputError(f"{folder}: cannot be used as a feature cache ({error.strerror}).") from error
+
+    def key(self, image_bytes: bytes, descriptor: Descriptor) -> str:
+        """Hexadecimal name of the entry for this picture file and these settings."""
+        settings = [_LAYOUT, descriptor.name, descriptor.version, descriptor.get_params()]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+        digest.update(hashlib.sha256(image_bytes).digest())
+        return digest.hexdigest()
+
+    def get(self, key: str) -> ImageFeatures | None:
+        """The stored features, or None."""
+        try:
+            with np.load(self._path(key), allow_pickle=False) as arrays:
+                width, height = (int(side) for side in arrays["size"])
+                return ImageFeatures(arrays["descriptors"], arrays["xy"], arrays["scale"], (width, height))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return None
+
+    def put(self, key: str, features: ImageFeatures) -> None:
+        """Store features; raises :class:`~lnbnn.errors.LnbnnError` when the disk is full or read-only."""
+        path = self._path(key)
+        temporary = None
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".partial-", delete=False) as file:
+                temporary = file.name
+                np.savez(
+                    file,
+                    descriptors=features.descriptors,
+                    xy=features.xy,
+                    scale=features.scale,
+                    size=np.array(features.size),
+                )
+            os.replace(temporary, path)
+        except OSError as error:
+            raise LnbnnError(f"{path}: features cannot be stored ({error.strerror or error}).") from error
+        finally:
+            if temporary is not None and os.path.exists(temporary):
+                os.unlink(temporary)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key[2:]}.npz"
