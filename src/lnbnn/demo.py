@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,9 +34,7 @@ class DemoReport:
     notes: tuple[str, ...]
 
 
-def run_demo(
-    output: Path, *, data: Path | None = None, seed: int = 0, progress: Progress = no_progress
-) -> DemoReport:
+def run_demo(output: Path, *, data: Path | None = None, seed: int = 0, progress: Progress = no_progress) -> DemoReport:
     """Fit and evaluate on the built-in photographs, or on halves of the user's own folder; writes into ``output``."""
     output.mkdir(parents=True, exist_ok=True)
     if data is None:
@@ -48,9 +45,7 @@ def run_demo(
         reference, query = split_images(images, n_train=0.5, seed=seed)
         notes = images.notes
     start = time.perf_counter()
-    classifier = LocalNBNN(random_state=seed).fit(
-        reference.paths, reference.labels, on_error="skip", progress=progress
-    )
+    classifier = LocalNBNN(random_state=seed).fit(reference.paths, reference.labels, on_error="skip", progress=progress)
     fit_s = time.perf_counter() - start
     evaluation = evaluate(classifier, query.paths, query.labels, progress=progress)
     classifier.save(output / "model", overwrite=True)

@@ -86,8 +86,8 @@ def evaluate(
 ) -> Evaluation:
     """Classify labelled images and compare.
 
-    A class the model does not know counts, and all its images are wrong. So is an image with no descriptors. A file that
-    cannot be read is skipped and listed (``on_error="raise"``: raised).
+    A class the model does not know counts, and all its images are wrong. So is an image with no descriptors. A file
+    that cannot be read is skipped and listed (``on_error="raise"``: raised).
     """
     if len(images) != len(labels) or not len(images):
         raise InvalidInputError(f"expected as many labels as images, at least one; got {len(labels)}, {len(images)}.")
@@ -119,4 +119,6 @@ def write_confusion(path: str | os.PathLike[str], evaluation: Evaluation) -> Non
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["true class", *evaluation.answers])
-        writer.writerows([label, *row] for label, row in zip(evaluation.labels, evaluation.confusion.tolist(), strict=True))
+        writer.writerows(
+            [label, *row] for label, row in zip(evaluation.labels, evaluation.confusion.tolist(), strict=True)
+        )

@@ -42,9 +42,7 @@ class Evidence:
     ranking: tuple[tuple[Any, float], ...]
 
 
-def explain(
-    classifier: ImageClassifier, image: ImageLike, *, label: Any = None, against: Any = None
-) -> Evidence:
+def explain(classifier: ImageClassifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
     """The evidence in an image for a class (by default the answer), alone or against another class."""
     classes = classifier.classes_.tolist()
     features = classifier.query_features(image)

@@ -38,9 +38,7 @@ def features_of(image: ImageLike, descriptor: Descriptor, store: FeatureStore | 
     if isinstance(image, np.ndarray):
         return descriptor.extract(image)
     if not isinstance(image, str | os.PathLike):
-        raise InvalidInputError(
-            f"an image must be a path, an array or ImageFeatures; got {type(image).__name__}."
-        )
+        raise InvalidInputError(f"an image must be a path, an array or ImageFeatures; got {type(image).__name__}.")
     data = read_bytes(image)
     key = store.key(data, descriptor) if store is not None else ""
     features = store.get(key) if store is not None else None

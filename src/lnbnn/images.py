@@ -6,6 +6,7 @@ import io
 import warnings
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -17,7 +18,8 @@ from lnbnn.errors import ImageReadError, InvalidInputError
 __all__ = ["IMAGE_SUFFIXES", "MAX_PIXELS", "decode_gray", "read_bytes", "read_gray", "resize_longest", "to_gray"]
 
 IMAGE_SUFFIXES = frozenset(
-    ".jpg .jpeg .jpe .jfif .png .bmp .dib .gif .tif .tiff .webp .pgm .ppm .pbm .pnm .jp2 .avif .tga .ico".split()
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".dib", ".gif", ".tif", ".tiff", ".webp"}
+    | {".pgm", ".ppm", ".pbm", ".pnm", ".jp2", ".avif", ".tga", ".ico"}
 )
 """File name endings taken for pictures when a folder is listed (lower case)."""
 
@@ -95,7 +97,10 @@ def decode_gray(data: bytes, longest_side: int | None = None, *, name: str = "im
 
 
 def to_gray(image: NDArray[np.generic]) -> NDArray[np.uint8]:
-    """A gray uint8 image from an array: (h, w) gray, (h, w, 3) RGB or (h, w, 4) RGBA; uint8, uint16, or float in 0..1."""
+    """A gray uint8 image from an array: (h, w) gray, (h, w, 3) RGB or (h, w, 4) RGBA.
+
+    The values are uint8, uint16, bool, or float in 0..1.
+    """
     array = np.asarray(image)
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
@@ -146,5 +151,5 @@ def _gray_of_pillow(picture: Image.Image) -> NDArray[np.uint8]:
     return np.asarray(picture.convert("L"))
 
 
-def _scale_to_8_bits(values: NDArray[np.generic], full: float) -> NDArray[np.uint8]:
+def _scale_to_8_bits(values: NDArray[Any], full: float) -> NDArray[np.uint8]:
     return (values * (255.0 / full) + 0.5).astype(np.uint8)

@@ -29,8 +29,9 @@ def check_location_weight(location_weight: float) -> None:
 def append_location(features: ImageFeatures, location_weight: float) -> NDArray[np.generic]:
     """Descriptors with ``location_weight * (x, y)`` appended, in the descriptors' own unit.
 
-    One squared Euclidean distance over the result is the squared distance of the descriptors plus ``location_weight**2``
-    times that of the locations. uint8 descriptors (unit vectors times 127) get uint8 locations, rounded.
+    One squared Euclidean distance over the result is the squared distance of the descriptors plus
+    ``location_weight**2`` times that of the locations. uint8 descriptors (unit vectors times 127) get uint8 locations,
+    rounded.
 
     Returns
     -------
@@ -38,6 +39,7 @@ def append_location(features: ImageFeatures, location_weight: float) -> NDArray[
     """
     if location_weight == 0:
         return features.descriptors
+    location: NDArray[np.generic]
     if features.descriptors.dtype == np.uint8:
         location = (features.xy * np.float32(_UNIT * location_weight) + np.float32(0.5)).astype(np.uint8)
     else:

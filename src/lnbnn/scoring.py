@@ -34,16 +34,15 @@ class Updates:
     def totals(self, n_classes: int) -> NDArray[np.float64]:
         """Sum over the descriptors: one total a class, the lowest is the answer."""
         known = self.labels >= 0
-        return np.bincount(self.labels[known], weights=self.values[known], minlength=n_classes)
+        totals = np.bincount(self.labels[known], weights=self.values[known], minlength=n_classes)
+        return totals.astype(np.float64)
 
     def of_class(self, label: int) -> NDArray[np.float64]:
         """What each descriptor says of one class, shape (n_descriptors,)."""
         return np.where(self.labels == label, self.values, 0.0).sum(axis=1)
 
 
-def local_nbnn_updates(
-    distances: NDArray[np.floating], labels: NDArray[np.integer], n_neighbors: int
-) -> Updates:
+def local_nbnn_updates(distances: NDArray[np.floating], labels: NDArray[np.integer], n_neighbors: int) -> Updates:
     """Local NBNN (Algorithm 2): the classes among the k nearest get dist_C - dist_B.
 
     Parameters
@@ -88,7 +87,8 @@ def nbnn_updates(distances: NDArray[np.floating]) -> Updates:
     Parameters
     ----------
     distances : ndarray of shape (n_descriptors, n_classes)
-        Squared distance of each descriptor to its nearest neighbour in each class.
+        Squared distance of each descriptor to its nearest neighbour in each class. Where none was found (inf), the
+        class counts as far as the farthest class that was.
 
     Examples
     --------
@@ -96,10 +96,13 @@ def nbnn_updates(distances: NDArray[np.floating]) -> Updates:
     >>> nbnn_updates(np.array([[1.0, 4.0], [9.0, 2.0]])).totals(n_classes=2)
     array([10.,  6.])
     """
-    distances = np.asarray(distances, dtype=np.float64)
-    if distances.ndim != 2:
-        raise InvalidInputError(f"distances must have shape (n_descriptors, n_classes); got {distances.shape}.")
-    return Updates(distances, np.broadcast_to(np.arange(distances.shape[1]), distances.shape))
+    values = np.asarray(distances, dtype=np.float64)
+    if values.ndim != 2:
+        raise InvalidInputError(f"distances must have shape (n_descriptors, n_classes); got {values.shape}.")
+    if not np.isfinite(values).all():
+        farthest = np.where(np.isfinite(values), values, 0.0).max(axis=1, keepdims=True, initial=0.0)
+        values = np.where(np.isfinite(values), values, farthest)
+    return Updates(values, np.broadcast_to(np.arange(values.shape[1]), values.shape))
 
 
 def first_of_each_class(labels: NDArray[np.integer]) -> NDArray[np.bool_]:

@@ -111,7 +111,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         y : sequence of str or int
             The class of each image.
         on_error : {"raise", "skip"}, default="raise"
-            What to do about a file that cannot be read. Skipped ones are listed in ``skipped_``.
+            What to do about a file that cannot be read. Skipped ones are listed in ``skipped_``, and so are images
+            without descriptors, which are never an error.
         store : FeatureStore, optional
             Where features are looked up and kept.
         progress : callable, optional
@@ -133,29 +134,24 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
                 if on_error == "raise":
                     raise features
                 self.skipped_.append((name, str(features)))
+            elif len(features) == 0:
+                self.skipped_.append((name, _no_descriptors(name)))
             else:
                 vectors = self._vectors(features)
                 self._add_reference(vectors, descriptor_ids(len(kept), len(vectors)), given[position])
                 kept.append((name, given[position], len(vectors)))
             progress("reading images", position + 1, len(images))
-        self._finish_fit(kept, progress)
+        self._finish_fit(given, kept, progress)
         return self
 
-    def _finish_fit(self, kept: list[tuple[str, Any, int]], progress: Progress) -> None:
-        with_descriptors = [label for _, label, n in kept if n]
-        if not with_descriptors:
-            raise InvalidInputError(
-                f"no descriptors in any of the {len(kept) + len(self.skipped_)} images: "
-                "all are unreadable, flat or too small; give pictures with some texture."
-            )
+    def _finish_fit(self, given: list[Any], kept: list[tuple[str, Any, int]], progress: Progress) -> None:
+        if not kept:
+            raise InvalidInputError(f"none of the {len(self.skipped_)} images can be used: {self.skipped_[0][1]}")
         self.classes_ = np.unique(np.asarray([label for _, label, _ in kept]))
-        lost = sorted({str(label) for _, label, _ in kept} - {str(label) for label in with_descriptors})
-        if lost:
-            _logger.warning("no descriptors in any image of %s: never answered", ", ".join(lost))
+        for label in sorted(set(given) - set(self.classes_.tolist())):
+            _logger.warning("class %r is left out: none of its images can be used", label)
         places = np.searchsorted(self.classes_, np.asarray([label for _, label, _ in kept]))
-        self.images_ = [
-            ReferenceImage(name, int(place), n) for (name, _, n), place in zip(kept, places, strict=True)
-        ]
+        self.images_ = [ReferenceImage(name, int(place), n) for (name, _, n), place in zip(kept, places, strict=True)]
         self._set_image_labels()
         self._build_reference(progress)
 
@@ -181,8 +177,13 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         return result
 
     def decision_function(self, X: Sequence[ImageLike]) -> NDArray[np.float64]:
-        """The evidence for each class, shape (n_images, n_classes): the totals with their sign turned, higher is better."""
-        return -self.totals(X)
+        """The evidence for each class: the totals with their sign turned, so that higher is better.
+
+        Returns
+        -------
+        ndarray of shape (n_images, n_classes)
+        """
+        return 0.0 - self.totals(X)
 
     def predict(self, X: Sequence[ImageLike]) -> NDArray[np.generic]:
         """The class with the lowest total; of equal ones the first in ``classes_``."""
@@ -197,7 +198,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             if isinstance(found, ImageReadError):
                 yield Answer(name, None, (), str(found), unreadable=True)
             elif found[1] == 0:
-                yield Answer(name, None, (), f"{name}: no descriptors, the picture is flat or too small.")
+                yield Answer(name, None, (), _no_descriptors(name))
             else:
                 order = np.argsort(found[0], kind="stable")
                 ranking = tuple((classes[place], float(0.0 - found[0][place])) for place in order)
@@ -297,8 +298,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         return classifier
 
     def plain_params(self) -> dict[str, Any]:
-        """The settings as plain values; a descriptor object becomes its name and settings."""
+        """The settings as plain values; the number of threads is left out, a descriptor object becomes its name."""
         params = self.get_params(deep=False)
+        del params["n_jobs"]
         params["descriptor"] = self.descriptor_.name
         params["descriptor_params"] = self.descriptor_.get_params()
         return params
@@ -334,6 +336,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     def _fitted_classes(self) -> NDArray[np.generic]:
         check_is_fitted(self, "classes_")
         return self.classes_
+
+
+def _no_descriptors(name: str) -> str:
+    return f"{name}: no descriptors; the picture is flat or too small."
 
 
 def _check_labels(y: ArrayLike, n_images: int) -> list[Any]:

@@ -32,8 +32,8 @@ class NBNN(ImageClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
     images_ : list of ReferenceImage
-    indexes_ : list of Index or None
-        One a class, in the order of ``classes_``; None for a class without any descriptor, which is never answered.
+    indexes_ : list of Index
+        One a class, in the order of ``classes_``.
 
     Examples
     --------
@@ -70,47 +70,40 @@ class NBNN(ImageClassifier):
     def updates(self, image: ImageLike) -> Updates:
         """Squared distance of each query descriptor to its nearest neighbour in every class."""
         vectors = self._vectors(self.query_features(image))
-        distances = np.full((len(vectors), len(self.indexes_)), np.inf)
-        for place, index in enumerate(self.indexes_):
-            if index is not None:
-                distances[:, place] = index.search(vectors, 1)[0][:, 0]
-        return nbnn_updates(distances)
+        nearest = [index.search(vectors, 1)[0] for index in self.indexes_]
+        return nbnn_updates(np.hstack(nearest))
 
     def _start_reference(self) -> None:
         self._by_label: dict[Any, Index] = {}
 
     def _add_reference(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None:
-        if len(vectors):
-            self._by_label.setdefault(label, make_index(self.index, self.index_params)).add(vectors, ids)
+        if label not in self._by_label:
+            self._by_label[label] = make_index(self.index, self.index_params)
+        self._by_label[label].add(vectors, ids)
 
     def _build_reference(self, progress: Progress) -> None:
-        self.indexes_ = [self._by_label.get(label) for label in self.classes_.tolist()]
+        self.indexes_ = [self._by_label[label] for label in self.classes_.tolist()]
         del self._by_label
         for place, index in enumerate(self.indexes_):
-            if index is not None:
-                index.build()
+            index.build()
             progress("building the indexes", place + 1, len(self.indexes_))
 
     def _save_reference(self, folder: Path) -> None:
         for place, index in enumerate(self.indexes_):
-            if index is not None:
-                (folder / f"{place:05d}").mkdir()
-                index.save(folder / f"{place:05d}")
+            (folder / f"{place:05d}").mkdir()
+            index.save(folder / f"{place:05d}")
 
     def _load_reference(self, folder: Path) -> None:
         kind = resolve(INDEXES, self.index, "index")
-        with_descriptors = {image.label for image in self.images_ if image.n_descriptors}
-        self.indexes_ = [
-            kind.load(folder / f"{place:05d}", self.index_params or {}) if place in with_descriptors else None
-            for place in range(len(self.classes_))
-        ]
+        places = range(len(self.classes_))
+        self.indexes_ = [kind.load(folder / f"{place:05d}", self.index_params or {}) for place in places]
 
     def describe_index(self) -> str:
         """One line that says how the search is done."""
-        forms = {index.describe() for index in self.indexes_ if index is not None}
+        forms = {index.describe() for index in self.indexes_}
         return f"one index a class, {' / '.join(sorted(forms))}"
 
     @property
     def nbytes_(self) -> int:
         """Bytes of all indexes in memory, memory-mapped parts included."""
-        return sum(index.nbytes for index in self.indexes_ if index is not None)
+        return sum(index.nbytes for index in self.indexes_)

@@ -43,7 +43,7 @@ def options(
 ) -> None:
     """Recognise images from their local descriptors, with no training (Local NBNN).
 
-    Put photos in **photos/<class>/** and run:
+    Put photos in one folder a class (photos/cat/..., photos/dog/...) and run:
 
         lnbnn fit photos model
 

@@ -54,7 +54,8 @@ def extract(
             progress("extracting", done, len(data))
     report_skipped(skipped, len(data))
     typer.echo(
-        f"{cache}: {len(data) - len(skipped)} images, {n_descriptors:,} descriptors, {time.perf_counter() - start:.1f} s"
+        f"{cache}: {len(data) - len(skipped)} images, {n_descriptors:,} descriptors, "
+        f"{time.perf_counter() - start:.1f} s"
     )
 
 
@@ -69,11 +70,11 @@ def split(
 ) -> None:
     """Draw a seeded split of a set into training and test lists.
 
-        lnbnn split photos split --train 15 --test 15 --seed 0
+    lnbnn split photos split --train 15 --test 15 --seed 0
 
-        lnbnn fit split/train.csv model
+    lnbnn fit split/train.csv model
 
-        lnbnn evaluate model split/test.csv
+    lnbnn evaluate model split/test.csv
     """
     from lnbnn.datasets.folder import read_images, write_list
     from lnbnn.datasets.splits import split_images
@@ -90,7 +91,8 @@ def split(
 
 def demo(
     data: Annotated[
-        Path | None, typer.Option(help="Your own folder <class>/*.jpg instead of the built-in photographs.", show_default=False)
+        Path | None,
+        typer.Option(help="Your own folder <class>/*.jpg instead of the built-in photographs.", show_default=False),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pictures.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of views and splits.")] = 0,
@@ -108,8 +110,8 @@ def demo(
         note(text)
     result = report.evaluation
     typer.echo(
-        f"reference: {report.n_reference} images of {len(result.answers) - 1} classes, {report.n_descriptors:,} descriptors, "
-        f"fitted in {report.fit_s:.1f} s"
+        f"reference: {report.n_reference} images of {len(result.answers) - 1} classes, "
+        f"{report.n_descriptors:,} descriptors, fitted in {report.fit_s:.1f} s"
     )
     typer.echo(f"index: {report.index}")
     typer.echo(

@@ -31,10 +31,15 @@ __all__ = ["evaluate", "explain", "fit", "info", "predict"]
 ModelDir = Annotated[Path, typer.Argument(help="A model folder made by **lnbnn fit**.", show_default=False)]
 Images = Annotated[
     Path,
-    typer.Argument(help="A folder **<class>/\\*.jpg**, or a CSV list **path,label** from lnbnn split.", show_default=False),
+    typer.Argument(
+        help="A folder with one sub-folder of pictures a class, or a CSV list (path,label) from lnbnn split.",
+        show_default=False,
+    ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Threads; default: all cores.", show_default=False)]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="Threads; default: all cores.", show_default=False)
+]
 Cache = Annotated[
     Path | None, typer.Option("--cache", help="Feature cache folder, used and filled.", show_default=False)
 ]
@@ -44,23 +49,26 @@ def fit(
     images: Images,
     model: Annotated[Path, typer.Argument(help="The model folder to make.", show_default=False)],
     preset: Annotated[str, typer.Option(help=f"Start from: {', '.join(PRESETS)}.")] = "balanced",
-    method: Annotated[str, typer.Option(help="local-nbnn (one merged index) or nbnn (one index a class).")] = "local-nbnn",
+    method: Annotated[
+        str, typer.Option(help="local-nbnn (one merged index) or nbnn (one index a class).")
+    ] = "local-nbnn",
     neighbors: Annotated[
-        int | None, typer.Option("--neighbors", "-k", min=1, help="k of Local NBNN [10].", show_default=False)
+        int | None, typer.Option("--neighbors", "-k", min=1, help="k of Local NBNN.", show_default=False)
     ] = None,
     location_weight: Annotated[
-        float | None, typer.Option("--location-weight", "-a", help="alpha, 0 to 2 [1.6].", show_default=False)
+        float | None,
+        typer.Option("--location-weight", "-a", help="alpha: weight of a patch's place, 0 to 2.", show_default=False),
     ] = None,
     query_budget: Annotated[
         str | None,
-        typer.Option(help="Query descriptors used: a number, a share such as 0.5, or all [2000].", show_default=False),
+        typer.Option(help="Query descriptors used: a number, a share such as 0.5, or all.", show_default=False),
     ] = None,
-    descriptor: Annotated[str | None, typer.Option(help="Local descriptor [dense-sift].", show_default=False)] = None,
+    descriptor: Annotated[str | None, typer.Option(help="Local descriptor.", show_default=False)] = None,
     descriptor_param: Annotated[
         list[str] | None,
         typer.Option("--descriptor-param", "-D", metavar="NAME=VALUE", help="e.g. -D step_px=3 -D bin_sizes=4,6,9"),
     ] = None,
-    index: Annotated[str | None, typer.Option(help="faiss, exact or flann [faiss].", show_default=False)] = None,
+    index: Annotated[str | None, typer.Option(help="faiss, exact or flann.", show_default=False)] = None,
     index_param: Annotated[
         list[str] | None, typer.Option("--index-param", "-I", metavar="NAME=VALUE", help="e.g. -I n_probes=4")
     ] = None,
@@ -72,7 +80,8 @@ def fit(
 ) -> None:
     """Make a model from a folder of labelled photos.
 
-    There is nothing to train: the descriptors of all photos go into one nearest-neighbour index.
+    There is nothing to train: the descriptors of all photos go into one nearest-neighbour index. Settings not given
+    are the preset's; lnbnn info shows those of a model.
 
         lnbnn fit photos model
 
@@ -120,11 +129,10 @@ def fit(
         classifier.save(model, overwrite=force)
         progress("writing the model", 1, 1)
     report_skipped(classifier.skipped_, len(data))
-    _note_blank_images(classifier)
     n_descriptors = sum(image.n_descriptors for image in classifier.images_)
     typer.echo(
-        f"{model}: {len(classifier.classes_)} classes, {len(classifier.images_)} images, {n_descriptors:,} descriptors; "
-        f"{classifier.describe_index()}"
+        f"{model}: {len(classifier.classes_)} classes, {len(classifier.images_)} images, "
+        f"{n_descriptors:,} descriptors; {classifier.describe_index()}"
     )
 
 
@@ -256,9 +264,9 @@ def explain(
 ) -> None:
     """Draw where in an image the evidence for an answer lies.
 
-        lnbnn explain model photo.jpg -o why.png
+    lnbnn explain model photo.jpg -o why.png
 
-        lnbnn explain model photo.jpg -o why.png --label cat --against dog
+    lnbnn explain model photo.jpg -o why.png --label cat --against dog
     """
     from lnbnn.classifiers import load
     from lnbnn.evidence import explain as explain_image
@@ -305,7 +313,9 @@ def info(
         "settings": classifier.plain_params(),
     }
     if format is Format.json:
-        print_json(facts | {"classes": {name: {"n_images": n, "n_descriptors": d} for name, (n, d) in per_class.items()}})
+        print_json(
+            facts | {"classes": {name: {"n_images": n, "n_descriptors": d} for name, (n, d) in per_class.items()}}
+        )
     elif format is Format.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(["label", "n_images", "n_descriptors"])
@@ -315,9 +325,10 @@ def info(
         settings = facts.pop("settings")
         table = Table("fact", "value", show_header=False)
         for name, value in facts.items():
-            table.add_row(name.replace("n_", "").replace("_", " "), f"{value:,}" if isinstance(value, int) else value)
+            shown = f"{value:,}" if isinstance(value, int) else value
+            table.add_row(name.removeprefix("n_").replace("_", " "), shown)
         for name, value in settings.items():
-            table.add_row(name.replace("_", " "), str(value))
+            table.add_row(f"setting {name}", str(value))
         stdout().print(table)
         classes = Table("class", "images", "descriptors")
         for name, (n_images, n_descriptors) in per_class.items():
@@ -359,14 +370,6 @@ def _as_model_labels(classifier: ImageClassifier, labels: Any) -> list[Any]:
         return list(labels)
     by_name = {str(label): label for label in classifier.classes_.tolist()}
     return [by_name.get(label, label) for label in labels]
-
-
-def _note_blank_images(classifier: ImageClassifier) -> None:
-    blank = [image.name for image in classifier.images_ if image.n_descriptors == 0]
-    for name in blank[:10]:
-        note(f"no descriptors (flat or too small), kept without effect: {name}")
-    if len(blank) > 10:
-        note(f"... and {len(blank) - 10} more images without descriptors")
 
 
 def _per_class_rows(result: Any) -> list[tuple[str, int, float]]:

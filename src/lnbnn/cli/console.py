@@ -16,7 +16,16 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-__all__ = ["Format", "ProgressBars", "human_bytes", "note", "parse_params", "print_json", "report_skipped", "set_up_log"]
+__all__ = [
+    "Format",
+    "ProgressBars",
+    "human_bytes",
+    "note",
+    "parse_params",
+    "print_json",
+    "report_skipped",
+    "set_up_log",
+]
 
 _MAX_LISTED = 20
 
@@ -113,7 +122,9 @@ class ProgressBars:
         self._bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bars.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:

@@ -58,7 +58,9 @@ def scan_folder(folder: str | os.PathLike[str]) -> LabelledImages:
     if n_other:
         notes.append(f"{n_other} file{'s' if n_other > 1 else ''} with no picture's ending: left out")
     if not paths:
-        raise DatasetError(f"{folder}: no images found; expected class folders with pictures, as {folder}/<class>/*.jpg")
+        raise DatasetError(
+            f"{folder}: no images found; expected class folders with pictures, as {folder}/<class>/*.jpg"
+        )
     return LabelledImages(tuple(paths), tuple(labels), tuple(notes))
 
 
@@ -91,9 +93,7 @@ def read_list(path: str | os.PathLike[str]) -> LabelledImages:
             raise DatasetError(f"{path}: line {number}: expected a path and a label; got {row}.")
     if len(rows) == 1:
         raise DatasetError(f"{path}: the list is empty; expected a path and a label a line.")
-    return LabelledImages(
-        tuple(os.path.normpath(base / row[0]) for row in rows[1:]), tuple(row[1] for row in rows[1:])
-    )
+    return LabelledImages(tuple(os.path.normpath(base / row[0]) for row in rows[1:]), tuple(row[1] for row in rows[1:]))
 
 
 def write_list(path: str | os.PathLike[str], images: LabelledImages) -> None:

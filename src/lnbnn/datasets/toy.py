@@ -1,7 +1,7 @@
 """A small set that needs no download: photographs from scikit-image's wheel, each a class, in changed views.
 
-Every view is a tilted crop under other light; query views also have noise and clutter: a strip of another
-photograph covers a part of them. One seed gives one set, to the last pixel.
+Every view is a tilted crop under other light; query views also have noise and clutter: something in front covers a
+part of them. One seed gives one set, to the last pixel.
 """
 
 from __future__ import annotations
@@ -59,19 +59,15 @@ def make_views(
 ) -> list[tuple[str, NDArray[np.uint8]]]:
     """``n_views`` changed views of each photograph, as (class, image)."""
     rng = np.random.default_rng(seed)
-    names = list(photos)
     views = []
-    for name in names:
+    for name, photo in photos.items():
         for _ in range(n_views):
-            view = _view(photos[name], rng)
-            if clutter:
-                other = photos[names[(names.index(name) + int(rng.integers(1, len(names)))) % len(names)]]
-                view = _cover(view, other, rng)
-            views.append((name, view))
+            view = _view(photo, rng)
+            views.append((name, _cover(view, rng) if clutter else view))
     return views
 
 
-def write_toy_set(folder: Path, *, n_reference: int = 5, n_query: int = 5, seed: int = 0) -> tuple[Path, Path]:
+def write_toy_set(folder: Path, *, n_reference: int = 8, n_query: int = 5, seed: int = 0) -> tuple[Path, Path]:
     """Write the set as ``reference/<class>/*.png`` and ``query/<class>/*.png``; returns the two folders."""
     photos = load_photos()
     places = []
@@ -95,25 +91,25 @@ def _view(photo: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint
     crop = cv2.warpAffine(
         photo, turn, (out_width, out_height), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101
     )
-    light = (crop / 255.0) ** rng.uniform(0.7, 1.5) * rng.uniform(0.65, 1.0)
+    light = (crop / 255.0) ** rng.uniform(0.7, 1.5) * rng.uniform(0.75, 1.0)
     slope = np.linspace(1.0, rng.uniform(0.7, 1.0), out_width)
     return np.clip(255.0 * light * slope, 0, 255).astype(np.uint8)
 
 
-def _cover(view: NDArray[np.uint8], other: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Another photograph over 20 to 40 % of the view, from one side, and noise over all."""
-    height, width = view.shape
-    backdrop = cv2.resize(other, (width, height), interpolation=cv2.INTER_AREA)
-    share = rng.uniform(0.2, 0.4)
-    covered = view.copy()
-    side = int(rng.integers(4))
-    if side == 0:
-        covered[: int(share * height)] = backdrop[: int(share * height)]
-    elif side == 1:
-        covered[-int(share * height) :] = backdrop[-int(share * height) :]
-    elif side == 2:
-        covered[:, : int(share * width)] = backdrop[:, : int(share * width)]
-    else:
-        covered[:, -int(share * width) :] = backdrop[:, -int(share * width) :]
-    noisy = covered + rng.normal(0, 6.0, covered.shape)
-    return np.clip(noisy, 0, 255).astype(np.uint8)
+def _cover(view: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
+    """A textured strip over 15 to 35 % of the view, along one side, and noise over all."""
+    turns = int(rng.integers(4))  # which side is hidden
+    covered = np.rot90(view, turns).astype(np.float64)
+    depth = int(rng.uniform(0.15, 0.35) * len(covered))
+    covered[:depth] = _texture(covered[:depth].shape, rng)
+    covered = np.rot90(covered, -turns)
+    return np.clip(covered + rng.normal(0, 2.0, covered.shape), 0, 255).astype(np.uint8)
+
+
+def _texture(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Cloudy gray noise: blobs of several sizes."""
+    total = np.zeros(shape)
+    for cell_px, weight in ((4, 8.0), (12, 16.0), (36, 30.0)):
+        coarse = rng.normal(0, 1, (shape[0] // cell_px + 2, shape[1] // cell_px + 2))
+        total += weight * cv2.resize(coarse, shape[::-1], interpolation=cv2.INTER_CUBIC)
+    return 128.0 + total

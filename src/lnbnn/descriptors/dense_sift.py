@@ -100,11 +100,11 @@ class DenseSIFT(Descriptor):
         height, width = gray.shape
         parts = [self._extract_scale(gray, int(bin_size)) for bin_size in self.bin_sizes]
         descriptors = np.concatenate([part[0] for part in parts])
-        centres = np.concatenate([part[1] for part in parts])
+        xy = np.concatenate([part[1] for part in parts]) / np.array([width, height], np.float32)
         scale = np.concatenate(
             [np.full(len(part[0]), _N_BINS * b, np.float32) for part, b in zip(parts, self.bin_sizes, strict=True)]
         )
-        return ImageFeatures(descriptors, centres / np.float32([width, height]), scale, (width, height))
+        return ImageFeatures(descriptors, xy.astype(np.float32, copy=False), scale, (width, height))
 
     def _extract_scale(self, gray: NDArray[np.uint8], bin_size: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
         span = (_N_BINS - 1) * bin_size

@@ -67,9 +67,7 @@ class Index(Configurable, ABC):
             self._built = True
         return self
 
-    def search(
-        self, queries: NDArray[np.generic], n_neighbors: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def search(self, queries: NDArray[np.generic], n_neighbors: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The nearest vectors of each query, nearest first.
 
         Returns

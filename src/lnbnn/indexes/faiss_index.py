@@ -124,7 +124,7 @@ class FaissIndex(Index):
             structure = faiss.IndexIVFPQFastScan(centres, self._width, n_lists, self._width // _DIMS_A_CODE, 4)
         centres.this.disown()
         structure.own_fields = True
-        structure.train(sample[: _TRAIN_ROWS_FOR_CODES])
+        structure.train(sample[:_TRAIN_ROWS_FOR_CODES])
         return structure
 
     def _append_rows(self, start: int) -> None:

@@ -18,9 +18,7 @@ def _insert(best, best_rows, n_kept, distance, row):  # type: ignore[no-untyped-
             return n_kept
         n_kept = last
     place = n_kept
-    while place > 0 and (
-        distance < best[place - 1] or (distance == best[place - 1] and row < best_rows[place - 1])
-    ):
+    while place > 0 and (distance < best[place - 1] or (distance == best[place - 1] and row < best_rows[place - 1])):
         best[place] = best[place - 1]
         best_rows[place] = best_rows[place - 1]
         place -= 1

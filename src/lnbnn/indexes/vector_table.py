@@ -98,7 +98,7 @@ class VectorTable:
         if len(vectors) != len(ids):
             raise ModelFormatError(f"{folder}: {len(vectors)} vectors but {len(ids)} ids; fit the model again.")
         table = cls(vectors.shape[1], vectors.dtype)
-        table._vectors, table._ids, table._n_rows = vectors, ids, len(ids)
+        table._vectors, table._ids, table._n_rows = vectors, ids.view(np.int64), len(ids)
         if (folder / "removed.npy").exists():
             table._removed = np.array(load_array(folder / "removed.npy", ndim=1, dtypes=("bool",)))
             if len(table._removed) != len(ids):

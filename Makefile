@@ -1,0 +1,39 @@
+# Each target sets up what it needs: a virtual environment in .venv, dependencies at the versions of requirements.lock.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check format bench lock clean
+
+$(VENV)/.ready: pyproject.toml requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lnbnn needs Python 3.11 or newer; set PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[demo,flann,dev]'
+	touch $@
+
+demo: $(VENV)/.ready ## the whole job on built-in photographs; pictures in demo-output/
+	$(BIN)/lnbnn demo --output demo-output
+
+test: $(VENV)/.ready ## all tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.ready ## format, lint, types, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+format: $(VENV)/.ready ## rewrite the sources in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.ready ## speed against peers; writes records to results/
+	$(BIN)/python benchmarks/dense_sift.py
+
+lock: ## choose the newest allowed versions anew
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate --no-emit-index-url pyproject.toml --output-file requirements.lock
+
+clean: ## remove everything that can be made again
+	rm -rf $(VENV) demo-output runs .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,413 @@
+"""The command line: each command in its normal use, where its output goes, and how it ends."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+from conftest import SMALL_OPTIONS
+from PIL import Image
+
+import lnbnn
+from lnbnn.cli import app
+from lnbnn.descriptors.dense_sift import DenseSIFT
+from lnbnn.errors import ModelFormatError
+from lnbnn.indexes import vector_table
+from lnbnn.indexes.faiss_index import FaissIndex
+
+CLASSES = ["checks", "columns", "rows"]
+COMMANDS = typer.main.get_command(app).commands
+
+
+def json_lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def plain(text):
+    """Help without colors, which some environments force."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def csv_rows(text):
+    return list(csv.reader(io.StringIO(text)))
+
+
+def files_in(folder):
+    """Every file below a folder, hidden ones too, with its bytes."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# ---- fit and predict ----------------------------------------------------------------------------------------------
+
+
+def test_fit_makes_a_model_and_says_so_in_one_line(photos, tmp_path, run):
+    outcome = run("fit", photos, tmp_path / "model", *SMALL_OPTIONS)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith(f"{tmp_path / 'model'}: 3 classes, 9 images, 1,701 descriptors; one merged index")
+    assert outcome.out.count("\n") == 1
+    assert lnbnn.load(tmp_path / "model").classes_.tolist() == CLASSES
+
+
+def test_fit_takes_every_setting_from_its_options(photos, tmp_path, run):
+    options = "-k 7 -a 0.5 --query-budget 0.5 --index exact --seed 3 --jobs 2"
+    assert run("fit", photos, tmp_path / "model", *SMALL_OPTIONS, *options.split()).code == 0
+    settings = lnbnn.load(tmp_path / "model").get_params(deep=False)
+    expected = {"n_neighbors": 7, "location_weight": 0.5, "query_budget": 0.5, "index": "exact", "random_state": 3}
+    assert settings.items() >= expected.items()
+    assert (settings["descriptor_params"]["step_px"], settings["descriptor_params"]["bin_sizes"]) == (8, [4, 6])
+
+
+def test_fit_starts_from_a_preset_and_options_change_it(photos, tmp_path, run):
+    assert run("fit", photos, tmp_path / "model", "--preset", "fast", "-D", "longest_side=96").code == 0
+    settings = lnbnn.load(tmp_path / "model").get_params(deep=False)
+    assert (settings["query_budget"], settings["index_params"]) == (500, {"n_probes": 1})
+    assert (
+        settings["descriptor_params"].items() >= {"step_px": 8, "bin_sizes": [6, 9, 14, 21], "longest_side": 96}.items()
+    )
+
+
+def test_fit_takes_a_single_bin_size(photos, tmp_path, run_main):
+    outcome = run_main("fit", photos, tmp_path / "model", "-D", "bin_sizes=6", "-D", "longest_side=96")
+    assert outcome.code == 0
+    assert lnbnn.load(tmp_path / "model").descriptor_.bin_sizes == [6]
+
+
+def test_fit_with_nbnn_gives_a_model_that_predicts(photos, tmp_path, run):
+    assert "one index a class" in run("fit", photos, tmp_path / "model", "--method", "nbnn", *SMALL_OPTIONS).out
+    answers = json_lines(run("predict", tmp_path / "model", photos / "rows", "--format", "json").out)
+    assert [answer["label"] for answer in answers] == ["rows"] * 3
+
+
+def test_predict_json_is_one_object_a_line_best_first(photos, model, run):
+    outcome = run("predict", model, photos / "columns", photos / "rows" / "photo_1.png", "--format", "json")
+    assert (outcome.code, outcome.err) == (0, "")
+    answers = json_lines(outcome.out)
+    assert [list(answer) for answer in answers] == [["path", "label", "ranking"]] * 4
+    assert [Path(answer["path"]).name for answer in answers] == [*(f"photo_{n}.png" for n in range(3)), "photo_1.png"]
+    assert [answer["label"] for answer in answers] == ["columns"] * 3 + ["rows"]
+    for answer in answers:
+        scores = [score for _, score in answer["ranking"]]
+        assert answer["ranking"][0][0] == answer["label"]
+        assert sorted(label for label, _ in answer["ranking"]) == CLASSES
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_predict_agrees_with_the_library(photos, model, run):
+    path = photos / "rows" / "photo_0.png"
+    (answer,) = json_lines(run("predict", model, path, "--format", "json").out)
+    classifier = lnbnn.load(model)
+    scores = dict(zip(classifier.classes_, classifier.decision_function([path])[0], strict=True))
+    assert dict(answer["ranking"]) == scores
+
+
+def test_predict_csv_has_a_row_a_rank(photos, model, run):
+    rows = csv_rows(run("predict", model, photos / "rows", "--format", "csv", "--top", "2").out)
+    assert rows[0] == ["path", "rank", "label", "score"]
+    assert [row[1] for row in rows[1:]] == ["1", "2"] * 3
+    assert [row[2] for row in rows[1::2]] == ["rows"] * 3
+    assert all(float(first[3]) > float(second[3]) for first, second in zip(rows[1::2], rows[2::2], strict=True))
+
+
+def test_predict_table_and_top(photos, model, run):
+    path = photos / "rows" / "photo_0.png"
+    table = run("predict", model, path, "--top", "2").out
+    assert "│ rows " in table
+    assert sum(name in table.replace(str(path), "") for name in CLASSES) == 2
+    assert "next best" in table
+    assert "next best" not in run("predict", model, path, "--top", "1").out
+    (answer,) = json_lines(run("predict", model, path, "--top", "2", "--format", "json").out)
+    assert len(answer["ranking"]) == 2
+
+
+def test_predict_goes_on_past_a_bad_file(photos, model, run):
+    good = photos / "rows" / "photo_0.png"
+    outcome = run("predict", model, "missing.jpg", good, "--format", "json")
+    bad_answer, good_answer = json_lines(outcome.out)
+    assert (bad_answer["label"], bad_answer["ranking"], good_answer["label"]) == (None, [], "rows")
+    assert bad_answer["error"] == "missing.jpg: no such file."
+    assert outcome.code == 0
+    assert outcome.err.splitlines()[0] == "skipped: missing.jpg: no such file."
+    assert outcome.err.splitlines()[1].startswith("1 of 2 images skipped")
+    assert run("predict", model, "missing.jpg").code == 1
+
+
+def test_the_number_of_threads_changes_no_byte(photos, tmp_path, run):
+    answers = []
+    for jobs in (1, 2):
+        target = tmp_path / f"model-{jobs}"
+        options = ["-I", "form=ivf-8bit", "-I", "n_lists=4", "-I", "n_probes=2", "--query-budget", "100"]
+        assert run("fit", photos, target, *SMALL_OPTIONS, *options, "--jobs", jobs).code == 0
+        answers += [run("predict", target, photos, "--format", "json", "--jobs", n).out for n in (1, 2)]
+    assert answers[0].count("\n") == 9
+    assert len(set(answers)) == 1
+
+
+# ---- evaluate, explain, info --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def swapped(photos, tmp_path):
+    """Two classes of queries: "rows" with a photo of columns among its two, and "unknown" with one of rows."""
+    for source, target in (
+        ("rows/photo_0.png", "rows/a.png"),
+        ("columns/photo_0.png", "rows/b.png"),
+        ("rows/photo_1.png", "unknown/c.png"),
+    ):
+        (tmp_path / "queries" / target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(photos / source, tmp_path / "queries" / target)
+    return tmp_path / "queries"
+
+
+def test_evaluate_json_has_the_promised_keys(swapped, model, run):
+    outcome = run("evaluate", model, swapped, "--format", "json")
+    (result,) = json_lines(outcome.out)
+    assert result["per_class"] == {"rows": 0.5, "unknown": 0.0}
+    assert result["mean_per_class_accuracy"] == 0.25
+    assert (result["n_images"], result["n_skipped"]) == (3, 0)
+    assert result["seconds"] > 0
+    assert outcome.err == "not in the model, so every image of them counts as wrong: unknown\n"
+
+
+def test_evaluate_csv_and_table(swapped, model, run):
+    rows = csv_rows(run("evaluate", model, swapped, "--format", "csv").out)
+    assert rows == [["label", "n_images", "accuracy"], ["rows", "2", "0.5"], ["unknown", "1", "0.0"]]
+    table = run("evaluate", model, swapped).out
+    assert "mean per-class accuracy 25.00 %" in table
+    assert "rows taken for columns (1)" in table
+    assert "50.0 %" in table
+
+
+def test_evaluate_writes_the_confusion_matrix(swapped, model, tmp_path, run):
+    outcome = run("evaluate", model, swapped, "-o", tmp_path / "new" / "folder", "--format", "json")
+    header, *rows = csv_rows((tmp_path / "new" / "folder" / "confusion.csv").read_text())
+    assert header == ["true class", *CLASSES, "(no answer)"]
+    assert rows == [["rows", "0", "1", "1", "0"], ["unknown", "0", "0", "1", "0"]]
+    with Image.open(tmp_path / "new" / "folder" / "confusion.png") as picture:
+        assert min(picture.size) > 300
+    assert "confusion.csv" in outcome.err
+    assert len(json_lines(outcome.out)) == 1
+
+
+def test_explain_draws_the_evidence(photos, model, tmp_path, run):
+    path = photos / "rows" / "photo_0.png"
+    outcome = run("explain", model, path, "-o", tmp_path / "why.png")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "answer rows; " in outcome.out
+    assert "patches speak for rows\n" in outcome.out
+    with Image.open(tmp_path / "why.png") as picture:
+        assert picture.size[0] > picture.size[1] > 200
+    options = ["--label", "columns", "--against", "checks"]
+    outcome = run("explain", model, path, "-o", tmp_path / "other.png", *options)
+    assert "answer rows; " in outcome.out
+    assert "speak for columns rather than checks\n" in outcome.out
+    assert (tmp_path / "other.png").read_bytes() != (tmp_path / "why.png").read_bytes()
+
+
+def test_explain_refuses_what_it_cannot_show(photos, model, tmp_path, run_main):
+    command = ["explain", model, photos / "rows" / "photo_0.png", "-o"]
+    for option in ("--label", "--against"):
+        error = run_main(*command, tmp_path / "why.png", option, "nonsense").error
+        assert "no class 'nonsense'; it knows 3: checks, columns, rows" in error
+    assert "same class" in run_main(*command, tmp_path / "why.png", "--label", "rows", "--against", "rows").error
+    assert run_main(*command, tmp_path / "why.txt").code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_info_says_what_a_model_holds(model, run):
+    (facts,) = json_lines(run("info", model, "--format", "json").out)
+    assert (facts["method"], facts["n_classes"], facts["n_images"]) == ("local-nbnn", 3, 9)
+    assert facts["bytes_on_disk"] == sum(file.stat().st_size for file in model.iterdir())
+    assert facts["bytes_in_memory"] >= facts["n_descriptors"] * 130
+    assert facts["settings"]["n_neighbors"] == 10
+    assert sum(entry["n_descriptors"] for entry in facts["classes"].values()) == facts["n_descriptors"]
+    rows = csv_rows(run("info", model, "--format", "csv").out)
+    assert rows[0] == ["label", "n_images", "n_descriptors"]
+    assert [row[:2] for row in rows[1:]] == [[name, "3"] for name in CLASSES]
+
+
+def test_info_table_names_its_facts(model, run):
+    table = run("info", model).out
+    for name in ("classes", "images", "descriptors", "bytes on disk", "bytes in memory", *CLASSES):
+        assert f"│ {name} " in table
+    assert re.search(r"location.weight +│ 1\.6 ", table)
+
+
+# ---- extract, split, demo -----------------------------------------------------------------------------------------
+
+
+def test_extract_fills_a_cache_that_is_used_again(make_photos, save_texture, tmp_path, run, monkeypatch):
+    photos = make_photos(tmp_path / "photos")
+    outcome = run("extract", photos, tmp_path / "cache", *SMALL_OPTIONS)
+    assert outcome.code == 0
+    assert f"{tmp_path / 'cache'}: 9 images, 1,701 descriptors" in outcome.out
+    extracted = []
+    extract = DenseSIFT.extract
+    monkeypatch.setattr(DenseSIFT, "extract", lambda self, image: extracted.append(1) or extract(self, image))
+    assert "9 images, 1,701 descriptors" in run("extract", photos, tmp_path / "cache", *SMALL_OPTIONS).out
+    assert run("fit", photos, tmp_path / "model", *SMALL_OPTIONS, "--cache", tmp_path / "cache").code == 0
+    assert len(extracted) == 0
+    save_texture(photos / "rows" / "photo_0.png", "rows", seed=999)
+    run("extract", photos, tmp_path / "cache", *SMALL_OPTIONS)
+    assert len(extracted) == 1
+    run("extract", photos, tmp_path / "cache", *SMALL_OPTIONS, "-D", "step_px=9")
+    assert len(extracted) == 10
+
+
+def read_split(folder):
+    return [csv_rows((folder / name).read_text())[1:] for name in ("train.csv", "test.csv")]
+
+
+def test_split_lists_are_seeded_disjoint_and_relative(photos, tmp_path, run):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        outcome = run("split", photos, tmp_path / name, "--train", "1", "--seed", seed)
+        assert outcome.out == f"{tmp_path / name}: train.csv 3 images, test.csv 6 images\n"
+    train, test = read_split(tmp_path / "a")
+    assert [label for _, label in train] == CLASSES
+    assert not {path for path, _ in train} & {path for path, _ in test}
+    assert not any(os.path.isabs(path) for path, _ in train + test)
+    found = {os.path.normpath(tmp_path / "a" / path) for path, _ in train + test}
+    assert found == {str(path) for path in photos.rglob("*.png")}
+    assert read_split(tmp_path / "b") == [train, test]
+    assert read_split(tmp_path / "c") != [train, test]
+
+
+def test_split_lists_are_read_by_fit_and_evaluate(photos, tmp_path, run):
+    run("split", photos, tmp_path / "split", "--train", "2", "--test", "1")
+    assert "6 images" in run("fit", tmp_path / "split" / "train.csv", tmp_path / "model", *SMALL_OPTIONS).out
+    outcome = run("evaluate", tmp_path / "model", tmp_path / "split" / "test.csv", "--format", "json")
+    (result,) = json_lines(outcome.out)
+    assert (result["n_images"], result["mean_per_class_accuracy"]) == (3, 1.0)
+
+
+def test_demo_on_a_folder_of_ones_own(photos, tmp_path, run):
+    outcome = run("demo", "--data", photos, "-o", tmp_path / "out")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "reference: 6 images of 3 classes" in outcome.out
+    assert "query: 3 images" in outcome.out
+    assert "mean per-class accuracy: 100.0 %" in outcome.out
+    pictures = [Path(line.removeprefix("picture: ")) for line in outcome.out.splitlines() if line.startswith("picture")]
+    assert [picture.name for picture in pictures] == ["confusion.png", *(f"evidence_{n}.png" for n in (1, 2, 3))]
+    for picture in pictures:
+        Image.open(picture).verify()
+    assert run("predict", tmp_path / "out" / "model", photos / "rows").code == 0
+
+
+def test_demo_with_a_missing_folder_makes_nothing(tmp_path, run_main):
+    assert "no such folder" in run_main("demo", "--data", tmp_path / "missing", "-o", tmp_path / "out").error
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- how a run ends -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_tells_of_every_argument_and_option(command, run):
+    outcome = run(command, "--help")
+    assert (outcome.code, outcome.err) == (0, "")
+    text = plain(outcome.out)
+    for param in COMMANDS[command].params:
+        name = max(param.opts, key=len) if param.param_type_name == "option" else param.name
+        assert name in text
+        assert param.help
+
+
+def test_help_lists_every_command(run):
+    text = plain(run("--help").out)
+    assert all(f" {name} " in text for name in COMMANDS)
+    assert run("--version").out == f"lnbnn {lnbnn.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["nonsense"],
+        ["fit"],
+        ["fit", "photos", "model", "--no-such-option"],
+        ["fit", "photos", "model", "-k", "0"],
+        ["fit", "photos", "model", "-k", "many"],
+        ["fit", "photos", "model", "-D", "step_px"],
+        ["fit", "photos", "model", "--query-budget", "some"],
+        ["fit", "photos", "model", "--method", "nbnn", "-k", "3"],
+        ["predict", "model"],
+        ["predict", "model", "a.jpg", "--format", "xml"],
+        ["predict", "model", "a.jpg", "--top", "0"],
+        ["explain", "model", "a.jpg"],
+        ["extract", "photos", "cache", "-D", "no=1"],
+    ],
+)
+def test_a_command_not_understood_ends_with_2(args, tmp_path, run_main, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outcome = run_main(*args)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--preset", "--method", "--descriptor", "--index"])
+def test_an_unknown_name_ends_with_2_and_the_choices(option, photos, tmp_path, run_main):
+    outcome = run_main("fit", photos, tmp_path / "model", option, "nonsense")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"lnbnn: error: Unknown {option[2:]} 'nonsense'; choose one of: ")
+    assert outcome.err.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(tmp_path, run_main):
+    with pytest.raises(ModelFormatError, match="no such model folder"):
+        run_main("--debug", "info", tmp_path / "missing")
+
+
+def test_a_model_is_replaced_only_by_force(photos, tmp_path, fit):
+    assert fit(photos, tmp_path / "model").code == 0
+    before = files_in(tmp_path)
+    error = fit(photos, tmp_path / "model", "-k", "5").error
+    assert "a model is here already" in error
+    assert "--force" in error
+    assert files_in(tmp_path) == before
+    assert fit(photos, tmp_path / "model", "-k", "5", "--force").code == 0
+    assert lnbnn.load(tmp_path / "model").n_neighbors == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_force_never_replaces_what_is_no_model(make_photos, photos, tmp_path, fit):
+    make_photos(tmp_path / "precious")
+    (tmp_path / "file").write_text("precious too")
+    before = files_in(tmp_path)
+    assert "holds other files" in fit(photos, tmp_path / "precious", "--force").error
+    assert "a file is in the way" in fit(photos, tmp_path / "file", "--force").error
+    assert files_in(tmp_path) == before
+
+
+def interrupt(*_args, **_kwargs):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("place", "name"), [(DenseSIFT, "extract"), (FaissIndex, "_build_rows"), (vector_table, "save_array")]
+)
+def test_ctrl_c_leaves_nothing_half_written(place, name, photos, tmp_path, fit, monkeypatch):
+    monkeypatch.setattr(place, name, interrupt)
+    outcome = fit(photos, tmp_path / "model", "--jobs", "1")
+    assert outcome.code != 0
+    assert outcome.out == ""
+    assert "Traceback" not in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_while_a_model_is_replaced_keeps_the_old_one(photos, model, tmp_path, fit, monkeypatch):
+    shutil.copytree(model, tmp_path / "model")
+    before = files_in(tmp_path)
+
+    def stopped(move):
+        return lambda source, target: interrupt() if ".partial-" in str(source) else move(source, target)
+
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, stopped(getattr(os, name)))
+    assert fit(photos, tmp_path / "model", "--force").code != 0
+    assert files_in(tmp_path) == before

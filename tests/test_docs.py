@@ -1,0 +1,65 @@
+"""The docs name what there is, and what they name is there."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import typer
+
+from lnbnn.classifiers import CLASSIFIERS
+from lnbnn.cli import app
+from lnbnn.descriptors import DESCRIPTORS, make_descriptor
+from lnbnn.indexes import INDEXES
+from lnbnn.presets import PRESETS
+
+HERE = Path(__file__).resolve().parent.parent
+PAGES = sorted([*(HERE / "docs").glob("*.md"), HERE / "README.md", HERE / "CONTRIBUTING.md"])
+
+
+def _text(name):
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", sorted(typer.main.get_command(app).commands))
+def test_every_command_is_documented(command):
+    assert f"`lnbnn {command}" in _text("docs/command-line.md")
+
+
+def test_every_registered_name_is_documented():
+    assert all(f"`{name}`" in _text("docs/indexes.md") for name in INDEXES)
+    assert all(name in _text("docs/descriptors.md") for name in DESCRIPTORS)
+    assert all(name in _text("docs/command-line.md") for name in (*CLASSIFIERS, *PRESETS))
+
+
+def test_documented_defaults_are_the_constructors():
+    table = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", _text("docs/descriptors.md"), flags=re.MULTILINE)
+    documented = {name: default.strip() for name, default in table}
+    params = make_descriptor("dense-sift").get_params()
+    assert documented == {
+        name: ", ".join(map(str, value)) if isinstance(value, list) else str(value) for name, value in params.items()
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert missing == []
+
+
+def test_paper_to_code_names_exist():
+    import importlib
+
+    for name in set(re.findall(r"`((?:scoring|location|images)\.\w+)", _text("docs/paper-to-code.md"))):
+        module, _, function = name.partition(".")
+        assert hasattr(importlib.import_module(f"lnbnn.{module}"), function), name
+
+
+def test_quickstart_runs_and_is_mostly_right(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(HERE / "examples" / "quickstart.py"))
+    right, _, total = capsys.readouterr().out.split()[:3]
+    assert int(total) == 8
+    assert int(right) >= 7
+    assert (tmp_path / "why.png").stat().st_size > 10_000

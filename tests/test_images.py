@@ -1,0 +1,286 @@
+"""Pictures to gray arrays: every mode through a file, orientation, resizing, arrays."""
+
+from __future__ import annotations
+
+import io
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+from synthetic import noise_image
+
+from lnbnn.errors import ImageReadError, InvalidInputError
+from lnbnn.images import IMAGE_SUFFIXES, decode_gray, read_gray, resize_longest, to_gray
+
+RED = round(0.299 * 255)  # ITU-R 601 luma of pure red: 76
+GREEN = round(0.587 * 255)  # 150
+
+
+def through_file(tmp_path, picture, name, **options):
+    path = tmp_path / name
+    picture.save(path, **options)
+    return read_gray(path)
+
+
+def assert_all(gray, value, tolerance=0):
+    assert gray.dtype == np.uint8
+    assert gray.ndim == 2
+    assert np.abs(gray.astype(int) - value).max() <= tolerance, f"expected {value}, got {np.unique(gray)}"
+
+
+# ---- one test a mode -------------------------------------------------------------------------------------------------
+
+
+def test_mode_l(tmp_path):
+    gray = noise_image(11, 7)
+    assert np.array_equal(through_file(tmp_path, Image.fromarray(gray), "x.png"), gray)
+
+
+def test_mode_rgb(tmp_path):
+    assert_all(through_file(tmp_path, Image.new("RGB", (5, 4), (255, 0, 0)), "x.png"), RED)
+    assert_all(through_file(tmp_path, Image.new("RGB", (5, 4), (0, 255, 0)), "x.png"), GREEN)
+
+
+def test_mode_rgba_is_laid_on_white(tmp_path):
+    assert_all(through_file(tmp_path, Image.new("RGBA", (5, 4), (255, 0, 0, 255)), "x.png"), RED)
+    assert_all(through_file(tmp_path, Image.new("RGBA", (5, 4), (255, 0, 0, 0)), "x.png"), 255)
+    # Half transparent black: 128 / 255 of black on white.
+    assert_all(through_file(tmp_path, Image.new("RGBA", (5, 4), (0, 0, 0, 128)), "x.png"), 127, tolerance=1)
+
+
+def test_mode_la_is_laid_on_white(tmp_path):
+    assert_all(through_file(tmp_path, Image.new("LA", (5, 4), (40, 255)), "x.png"), 40)
+    assert_all(through_file(tmp_path, Image.new("LA", (5, 4), (40, 0)), "x.png"), 255)
+
+
+def test_mode_p_with_transparency(tmp_path):
+    picture = Image.new("P", (4, 4), 0)
+    picture.putpalette([255, 0, 0, 0, 255, 0])
+    picture.paste(1, (0, 0, 2, 4))  # left half: colour 1 (green), right half: colour 0 (red)
+    plain = through_file(tmp_path, picture, "plain.png")
+    assert_all(plain[:, :2], GREEN)
+    assert_all(plain[:, 2:], RED)
+    for name in ("x.png", "x.gif"):
+        clear = through_file(tmp_path, picture, name, transparency=0)
+        assert_all(clear[:, :2], GREEN)
+        assert_all(clear[:, 2:], 255)
+
+
+def test_rgb_with_a_transparent_colour(tmp_path):
+    picture = Image.new("RGB", (4, 4), (255, 0, 0))
+    picture.paste((0, 255, 0), (0, 0, 2, 4))
+    gray = through_file(tmp_path, picture, "x.png", transparency=(255, 0, 0))
+    assert_all(gray[:, :2], GREEN)
+    assert_all(gray[:, 2:], 255)
+
+
+@pytest.mark.parametrize(("ink", "expected"), [((0, 0, 0, 0), 255), ((0, 0, 0, 255), 0), ((0, 255, 255, 0), RED)])
+@pytest.mark.parametrize("name", ["x.tif", "x.jpg"])
+def test_mode_cmyk(tmp_path, ink, expected, name):
+    assert_all(through_file(tmp_path, Image.new("CMYK", (16, 16), ink), name), expected, tolerance=3)
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.tif"])
+def test_mode_16_bit_is_scaled(tmp_path, name):
+    values = np.array([[0, 257 * 10, 257 * 200, 65535]], np.uint16)
+    assert through_file(tmp_path, Image.fromarray(values), name).tolist() == [[0, 10, 200, 255]]
+
+
+def test_mode_16_bit_big_endian(tmp_path):
+    header = b"P5\n2 1\n65535\n"
+    path = tmp_path / "x.pgm"
+    path.write_bytes(header + np.array([257 * 10, 65535], ">u2").tobytes())
+    assert read_gray(path).tolist() == [[10, 255]]
+
+
+def test_mode_1(tmp_path):
+    picture = Image.fromarray(np.array([[True, False], [False, True]]))
+    assert picture.mode == "1"
+    assert through_file(tmp_path, picture, "x.png").tolist() == [[255, 0], [0, 255]]
+
+
+def test_mode_i_with_16_bit_values(tmp_path):
+    values = np.array([[0, 257 * 10, 65535]], np.int32)
+    assert through_file(tmp_path, Image.fromarray(values), "x.tif").tolist() == [[0, 10, 255]]
+
+
+def test_mode_i_beyond_16_bits_is_stretched(tmp_path):
+    values = np.array([[-1000, 0, 1000]], np.int32)
+    assert through_file(tmp_path, Image.fromarray(values), "x.tif").tolist() == [[0, 128, 255]]
+
+
+def test_mode_f_is_stretched(tmp_path):
+    values = np.array([[-2.0, 0.0, 2.0]], np.float32)
+    assert through_file(tmp_path, Image.fromarray(values), "x.tif").tolist() == [[0, 128, 255]]
+
+
+def test_mode_f_with_nan_and_constant(tmp_path):
+    values = np.array([[0.0, np.nan, 1.0]], np.float32)
+    assert through_file(tmp_path, Image.fromarray(values), "x.tif").tolist() == [[0, 0, 255]]
+    constant = np.full((2, 2), 7.5, np.float32)
+    assert through_file(tmp_path, Image.fromarray(constant), "x.tif").tolist() == [[0, 0], [0, 0]]
+
+
+def test_mode_f_with_infinity_is_refused(tmp_path):
+    path = tmp_path / "x.tif"
+    Image.fromarray(np.array([[0.0, np.inf]], np.float32)).save(path)
+    with pytest.raises(ImageReadError, match=r"x\.tif: damaged or cut short \(the pixels are not finite"):
+        read_gray(path)
+
+
+def test_first_frame_of_an_animation(tmp_path):
+    frames = [Image.new("L", (4, 4), value) for value in (10, 200)]
+    assert_all(through_file(tmp_path, frames[0], "x.gif", save_all=True, append_images=frames[1:]), 10)
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".bmp", ".gif", ".tif", ".webp", ".ppm", ".tga"])
+def test_common_formats(tmp_path, suffix):
+    assert suffix in IMAGE_SUFFIXES
+    assert_all(through_file(tmp_path, Image.new("RGB", (32, 16), (120, 120, 120)), f"x{suffix}"), 120, tolerance=2)
+
+
+# ---- orientation -----------------------------------------------------------------------------------------------------
+
+# How the stored picture must be turned to stand upright, from the EXIF standard.
+UPRIGHT = {
+    1: lambda stored: stored,
+    2: lambda stored: stored[:, ::-1],
+    3: lambda stored: stored[::-1, ::-1],
+    4: lambda stored: stored[::-1],
+    5: lambda stored: stored.T,
+    6: lambda stored: np.rot90(stored, -1),
+    7: lambda stored: np.rot90(stored, 2).T,
+    8: lambda stored: np.rot90(stored),
+}
+
+
+@pytest.mark.parametrize("orientation", sorted(UPRIGHT))
+@pytest.mark.parametrize("longest_side", [None, 32])
+def test_exif_orientation_is_applied(tmp_path, orientation, longest_side):
+    # Four gray squares of 16 px that are all different: every turn and mirror image can be told apart.
+    stored = np.kron(np.array([[10, 90, 90], [170, 250, 10]], np.uint8), np.ones((16, 16), np.uint8))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "x.jpg"
+    Image.fromarray(stored).save(path, quality=100, exif=exif)
+    expected = UPRIGHT[orientation](stored)
+    gray = read_gray(path, longest_side)
+    if longest_side is not None:
+        expected = cv2.resize(np.ascontiguousarray(expected), gray.shape[::-1], interpolation=cv2.INTER_AREA)
+    assert gray.shape == expected.shape
+    assert np.abs(gray.astype(int) - expected).max() <= 3
+
+
+# ---- resizing --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "longest", "shape"),
+    [
+        (100, 200, 300, (150, 300)),  # up
+        (200, 100, 300, (300, 150)),
+        (900, 600, 300, (300, 200)),  # down
+        (300, 120, 300, (300, 120)),  # as it is
+        (1000, 7, 300, (300, 2)),
+        (1, 5000, 300, (1, 300)),  # never less than a pixel
+    ],
+)
+def test_resize_keeps_the_aspect_ratio(height, width, longest, shape):
+    assert resize_longest(noise_image(height, width), longest).shape == shape
+
+
+def test_resize_of_the_same_size_changes_nothing():
+    gray = noise_image(30, 20)
+    assert np.array_equal(resize_longest(gray, 30), gray)
+
+
+def test_shrinking_takes_the_mean():
+    gray = np.kron(np.array([[0, 200]], np.uint8), np.ones((4, 4), np.uint8))
+    assert resize_longest(gray, 2).tolist() == [[0, 200]]
+    checks = (np.indices((8, 8)).sum(axis=0) % 2 * 200).astype(np.uint8)
+    assert_all(resize_longest(checks, 4), 100)
+
+
+def test_large_jpeg_is_decoded_small_and_right(tmp_path):
+    # A JPEG is decoded at a fraction of its size when that is enough; a smooth picture looks the same.
+    rows, columns = np.mgrid[0:1200, 0:1600]
+    gray = (columns * 200 // 1600 + rows * 50 // 1200).astype(np.uint8)
+    path = tmp_path / "x.jpg"
+    Image.fromarray(gray).save(path, quality=95)
+    small = read_gray(path, 300)
+    assert small.shape == (225, 300)
+    assert np.abs(small.astype(int) - resize_longest(gray, 300)).max() <= 3
+
+
+def test_decode_equals_read(tmp_path):
+    path = tmp_path / "x.png"
+    Image.fromarray(noise_image(40, 30)).save(path)
+    assert np.array_equal(decode_gray(path.read_bytes(), 25), read_gray(path, 25))
+    assert read_gray(path, 25).shape == (25, 19)
+
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def test_to_gray_of_every_dtype():
+    gray = np.array([[0, 10], [200, 255]], np.uint8)
+    assert np.array_equal(to_gray(gray), gray)
+    assert np.array_equal(to_gray(gray.astype(np.uint16) * 257), gray)
+    for dtype in (np.float64, np.float32):
+        assert np.array_equal(to_gray((gray / 255).astype(dtype)), gray)
+    assert to_gray(np.array([[True, False]])).tolist() == [[255, 0]]
+    assert to_gray(gray[:, :, None]).shape == (2, 2)
+
+
+def test_to_gray_of_colour():
+    red = np.zeros((3, 4, 3), np.uint8)
+    red[..., 0] = 255
+    assert_all(to_gray(red), RED)
+    assert_all(to_gray(red / 255.0), RED)
+    assert_all(to_gray(red.astype(np.uint16) * 257), RED)
+    clear = np.dstack([red, np.zeros((3, 4), np.uint8)])
+    assert_all(to_gray(clear), 255)
+    solid = np.dstack([red, np.full((3, 4), 255, np.uint8)])
+    assert_all(to_gray(solid), RED)
+
+
+def test_to_gray_of_a_strided_array():
+    image = noise_image(20, 30)
+    gray = to_gray(image[::2, ::-3])
+    assert gray.flags.c_contiguous
+    assert np.array_equal(gray, image[::2, ::-3])
+
+
+def test_to_gray_does_not_change_its_input():
+    for image in (noise_image(5, 5), noise_image(5, 5) / 255.0, np.dstack([noise_image(5, 5)] * 4)):
+        before = image.copy()
+        image.flags.writeable = False
+        to_gray(image)
+        assert np.array_equal(image, before)
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 5, 2), (5, 5, 5), (2, 5, 5, 3), (0, 5), (5, 0), (0, 5, 3), ()])
+def test_to_gray_refuses_shapes(shape):
+    with pytest.raises(InvalidInputError, match=r"must have shape \(h, w\), \(h, w, 3\) or \(h, w, 4\); got"):
+        to_gray(np.zeros(shape, np.uint8))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.int8, complex, object, "U3"])
+def test_to_gray_refuses_dtypes(dtype):
+    with pytest.raises(InvalidInputError, match="must be uint8, uint16, bool or float; got dtype"):
+        to_gray(np.ones((4, 4)).astype(dtype))
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, 255.0, np.nan, np.inf])
+def test_to_gray_refuses_float_values(value):
+    image = np.full((4, 4), 0.5)
+    image[1, 2] = value
+    with pytest.raises(InvalidInputError, match=r"values in 0\.\.1"):
+        to_gray(image)
+
+
+def test_error_names_the_picture():
+    buffer = io.BytesIO(b"this is no picture")
+    with pytest.raises(ImageReadError, match=r"^holiday: not a picture in a known format"):
+        decode_gray(buffer.getvalue(), name="holiday")

@@ -1,0 +1,66 @@
+"""Every committed record is whole, and the README's numbers are the records'."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from lnbnn.errors import InvalidInputError
+from lnbnn.records import make_record, read_record, write_record
+
+HERE = Path(__file__).resolve().parent.parent
+RECORDS = sorted((HERE / "results").glob("*.json"))
+
+
+def _write_tables():
+    spec = importlib.util.spec_from_file_location("write_tables", HERE / "benchmarks" / "write_tables.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_record_is_whole(path):
+    record = read_record(path)
+    assert record.name == path.stem
+    assert record.commit not in ("", "unknown")
+    assert record.seconds > 0
+    assert record.machine["cores"] >= 1
+
+
+def test_there_are_records():
+    assert {path.stem for path in RECORDS} >= {"caltech101-balanced-15", "dense-sift"}
+
+
+def test_accuracies_of_a_record_follow_from_its_splits():
+    for path in RECORDS:
+        if not path.stem.startswith("caltech101-"):
+            continue
+        results = read_record(path).results
+        for split in results["splits"]:
+            accuracies = list(split["per_class"].values())
+            assert len(accuracies) == 101
+            assert split["mean_per_class_accuracy"] == pytest.approx(sum(accuracies) / 101)
+            assert split["same_bytes_with_1_thread"] is True
+        means = [100 * split["mean_per_class_accuracy"] for split in results["splits"]]
+        assert results["accuracy_mean"] == pytest.approx(sum(means) / len(means), abs=0.006)
+
+
+def test_readme_numbers_are_the_records():
+    readme = (HERE / "README.md").read_text(encoding="utf-8")
+    assert _write_tables().fill(readme) == readme, "run: python benchmarks/write_tables.py"
+
+
+def test_write_then_read(tmp_path):
+    record = make_record("x", "command", settings={"k": 10}, seeds=[0], results={"accuracy": 1.0}, seconds=2.0)
+    write_record(tmp_path / "x.json", record)
+    assert read_record(tmp_path / "x.json") == record
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_record_that_lacks_a_field_is_refused(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"name": "x"}), encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="not a run record"):
+        read_record(path)
