@@ -147,7 +147,7 @@ def test_nbnn_equals_the_loop():
 
 
 def test_local_nbnn_with_every_neighbor_ranks_as_nbnn():
-    """With k + 1 = all references and the last one far off, totals differ from NBNN's by the same sum for all classes."""
+    """With k + 1 = all references, the last one far off, totals differ from NBNN's by one sum for all classes."""
     rng = np.random.default_rng(4)
     references = np.vstack([rng.integers(0, 20, (30, 3)), [[1000, 1000, 1000]]])
     labels = np.append(np.arange(30) % 4, 0)

@@ -36,7 +36,7 @@ def load_array(path: Path, *, ndim: int, dtypes: Sequence[str]) -> NDArray[np.ge
             start, size = file.tell(), path.stat().st_size
     except FileNotFoundError:
         raise ModelFormatError(f"{path}: missing; the model folder is incomplete, fit the model again.") from None
-    except (ValueError, OSError, EOFError) as error:
+    except Exception as error:  # NumPy's header parser raises many types on damaged text
         raise ModelFormatError(f"{path}: not a readable array file ({error}); fit the model again.") from error
     if fortran_order or len(shape) != ndim or dtype.name not in dtypes or any(side < 0 for side in shape):
         raise ModelFormatError(

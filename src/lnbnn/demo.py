@@ -36,14 +36,15 @@ class DemoReport:
 
 def run_demo(output: Path, *, data: Path | None = None, seed: int = 0, progress: Progress = no_progress) -> DemoReport:
     """Fit and evaluate on the built-in photographs, or on halves of the user's own folder; writes into ``output``."""
-    output.mkdir(parents=True, exist_ok=True)
     if data is None:
+        output.mkdir(parents=True, exist_ok=True)
         reference, query = map(read_images, write_toy_set(output / "photos", seed=seed))
         notes: tuple[str, ...] = ()
     else:
         images = read_images(data)
         reference, query = split_images(images, n_train=0.5, seed=seed)
         notes = images.notes
+        output.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     classifier = LocalNBNN(random_state=seed).fit(reference.paths, reference.labels, on_error="skip", progress=progress)
     fit_s = time.perf_counter() - start

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lnbnn.atomic import atomic_path
 from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.datasets.folder import ANY_NAME
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.extraction import ImageLike, Progress, no_progress
 from lnbnn.store import FeatureStore
@@ -107,7 +109,7 @@ def evaluate(
     seconds = time.perf_counter() - start
     if not pairs:
         raise InvalidInputError(f"none of the {len(images)} images could be read: {skipped[0][1]}")
-    met = sorted({label for label, _ in pairs})
+    met = sorted({label for label, _ in pairs}, key=lambda label: (isinstance(label, str), label))
     rows = {label: place for place, label in enumerate(met)}
     confusion = np.zeros((len(met), len(answers)), np.int64)
     np.add.at(confusion, ([rows[label] for label, _ in pairs], [column for _, column in pairs]), 1)
@@ -116,7 +118,7 @@ def evaluate(
 
 def write_confusion(path: str | os.PathLike[str], evaluation: Evaluation) -> None:
     """The confusion matrix as CSV: a row a true class, a column an answer."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with atomic_path(path) as partial, open(partial, "w", newline="", encoding="utf-8", errors=ANY_NAME) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["true class", *evaluation.answers])
         writer.writerows(

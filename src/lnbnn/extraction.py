@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-from joblib import Parallel, cpu_count, delayed
+from joblib import cpu_count
 from numpy.typing import NDArray
 
 from lnbnn.descriptors.base import Descriptor
@@ -74,11 +76,23 @@ def map_in_order(
     if n_jobs is not None and (int(n_jobs) != n_jobs or n_jobs < 1):
         raise InvalidInputError(f"n_jobs must be a whole number, at least 1, or None for all cores; got {n_jobs}.")
     n_threads = cpu_count() if n_jobs is None else int(n_jobs)
-    if n_threads == 1:
-        return map(work, images)
-    return Parallel(n_jobs=n_threads, prefer="threads", return_as="generator", pre_dispatch="3*n_jobs", batch_size=1)(
-        delayed(work)(image) for image in images
-    )
+    return map(work, images) if n_threads == 1 else _map_on_threads(work, images, n_threads)
+
+
+def _map_on_threads(
+    work: Callable[[ImageLike], _Result], images: Iterable[ImageLike], n_threads: int
+) -> Iterator[_Result]:
+    waiting: deque[Future[_Result]] = deque()
+    pool = ThreadPoolExecutor(n_threads)
+    try:
+        for image in images:
+            waiting.append(pool.submit(work, image))
+            if len(waiting) > 2 * n_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:  # also when the reader stops early: nothing runs on behind its back
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def name_of(image: ImageLike, position: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from lnbnn.atomic import atomic_path
 from lnbnn.evaluation import Evaluation
 from lnbnn.evidence import Evidence
 
@@ -23,7 +25,9 @@ _MAX_TICKS = 60
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Write a figure in the format its file name ends in (.png, .pdf, .svg ...)."""
     FigureCanvasAgg(figure)
-    figure.savefig(path, dpi=130)
+    with warnings.catch_warnings(), atomic_path(path) as partial:
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a class name in letters the font lacks
+        figure.savefig(partial, dpi=130)
 
 
 def confusion_figure(evaluation: Evaluation) -> Figure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -28,16 +27,14 @@ MAX_PIXELS = 178_000_000
 
 MAX_FILE_BYTES = 1 << 30
 
-# Pillow warns at half of the limit at which it refuses; the refusal is reported here, the warning is noise.
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
-
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
     """The content of a picture file; every failure becomes one clear :class:`ImageReadError`."""
     path = Path(path)
     try:
-        if path.is_dir():
-            raise ImageReadError(f"{path}: expected an image file, got a folder.")
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "something else"
+            raise ImageReadError(f"{path}: expected an image file, got {kind}.")
         if path.stat().st_size > MAX_FILE_BYTES:
             raise ImageReadError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB; shrink it first.")
         data = path.read_bytes()
@@ -86,7 +83,7 @@ def decode_gray(data: bytes, longest_side: int | None = None, *, name: str = "im
             gray = _gray_of_pillow(ImageOps.exif_transpose(picture))
     except UnidentifiedImageError:
         raise ImageReadError(f"{name}: not a picture in a known format; convert it or leave it out.") from None
-    except Image.DecompressionBombError:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         limit = MAX_PIXELS // 1_000_000
         raise ImageReadError(f"{name}: more than {limit} million pixels; shrink the picture first.") from None
     except MemoryError:

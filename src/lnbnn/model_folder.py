@@ -60,7 +60,7 @@ def write_model(
             if file.is_file()
         }
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **manifest, "files": files}
-        (partial / MANIFEST).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (partial / MANIFEST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         partial.chmod(0o755)
         _move_into_place(partial, target)
     except OSError as error:
@@ -134,10 +134,11 @@ def _move_into_place(partial: Path, target: Path) -> None:
     retired = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
     try:
         target.rename(retired / target.name)
-        try:
-            partial.rename(target)
-        except OSError:
+        partial.rename(target)
+    except BaseException:
+        if (retired / target.name).exists() and not target.exists():
             (retired / target.name).rename(target)
-            raise
+        raise
     finally:
-        shutil.rmtree(retired, ignore_errors=True)
+        if target.exists():
+            shutil.rmtree(retired, ignore_errors=True)

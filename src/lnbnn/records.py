@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from lnbnn.atomic import atomic_path
 from lnbnn.errors import InvalidInputError
 from lnbnn.version import __version__
 
@@ -54,12 +55,8 @@ def write_record(path: str | os.PathLike[str], record: RunRecord) -> None:
     """Write a record as readable JSON, whole or not at all."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial")
-    try:
+    with atomic_path(target) as partial:
         partial.write_text(json.dumps(asdict(record), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read_record(path: str | os.PathLike[str]) -> RunRecord:

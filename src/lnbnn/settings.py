@@ -5,9 +5,17 @@ from __future__ import annotations
 import inspect
 from typing import Any, ClassVar, Self
 
-from lnbnn.errors import InvalidInputError
+import numpy as np
 
-__all__ = ["Configurable"]
+from lnbnn.errors import InvalidInputError, LnbnnError
+
+__all__ = ["Configurable", "check_whole"]
+
+
+def check_whole(name: str, value: object, low: int, high: int) -> None:
+    """Raise unless a setting is a whole number within bounds."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidInputError(f"{name} must be a whole number from {low} to {high}; got {value!r}.")
 
 
 class Configurable:
@@ -37,8 +45,10 @@ class Configurable:
         made = cls(**params)
         try:
             made.check_params()
-        except TypeError as error:
-            raise InvalidInputError(f"{cls.name!r}: a setting has the wrong type ({error}); got {params}.") from error
+        except LnbnnError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInputError(f"{cls.name!r}: a setting is of the wrong kind ({error}); got {params}.") from error
         return made
 
     @classmethod

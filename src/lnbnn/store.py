@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
+from lnbnn.atomic import atomic_path
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError
 from lnbnn.features import ImageFeatures
@@ -53,11 +53,9 @@ class FeatureStore:
     def put(self, key: str, features: ImageFeatures) -> None:
         """Store features; raises :class:`~lnbnn.errors.LnbnnError` when the disk is full or read-only."""
         path = self._path(key)
-        temporary = None
         try:
             path.parent.mkdir(exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".partial-", delete=False) as file:
-                temporary = file.name
+            with atomic_path(path) as partial, open(partial, "wb") as file:
                 np.savez(
                     file,
                     descriptors=features.descriptors,
@@ -65,12 +63,8 @@ class FeatureStore:
                     scale=features.scale,
                     size=np.array(features.size),
                 )
-            os.replace(temporary, path)
         except OSError as error:
             raise LnbnnError(f"{path}: features cannot be stored ({error.strerror or error}).") from error
-        finally:
-            if temporary is not None and os.path.exists(temporary):
-                os.unlink(temporary)
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}.npz"

@@ -23,6 +23,7 @@ from lnbnn.indexes import make_index
 from lnbnn.location import append_location, check_location_weight
 from lnbnn.model_folder import write_model
 from lnbnn.scoring import Updates
+from lnbnn.settings import check_whole
 from lnbnn.store import FeatureStore
 from lnbnn.version import __version__
 
@@ -320,6 +321,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
                     "query_budget must be None (all), a number of descriptors (int, at least 1) or a share "
                     f"(float, above 0 up to 1.0); got {budget!r}."
                 )
+        check_whole("random_state", self.random_state, 0, (1 << 32) - 1)
         make_index(self.index, self.index_params)
 
     def _make_descriptor(self) -> Descriptor:

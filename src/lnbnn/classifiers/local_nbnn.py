@@ -15,6 +15,7 @@ from lnbnn.extraction import ImageLike, Progress
 from lnbnn.indexes import INDEXES, make_index
 from lnbnn.registry import resolve
 from lnbnn.scoring import Updates, local_nbnn_updates
+from lnbnn.settings import check_whole
 
 __all__ = ["LocalNBNN"]
 
@@ -101,8 +102,7 @@ class LocalNBNN(ImageClassifier):
 
     def check_settings(self) -> None:
         super().check_settings()
-        if int(self.n_neighbors) != self.n_neighbors or self.n_neighbors < 1:
-            raise InvalidInputError(f"n_neighbors must be a whole number, at least 1; got {self.n_neighbors}.")
+        check_whole("n_neighbors", self.n_neighbors, 1, 1 << 30)
 
     def _start_reference(self) -> None:
         self.index_ = make_index(self.index, self.index_params)

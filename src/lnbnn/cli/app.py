@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -71,6 +72,10 @@ def main(args: list[str] | None = None) -> None:
     """Run the command line; exits with 0, 1 (the job failed) or 2 (the command was not understood)."""
     if hasattr(signal, "SIGTERM"):
         signal.signal(signal.SIGTERM, _stop)  # unwinds, so that unfinished files are removed
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="surrogateescape")  # file names that are not valid UTF-8 come out as they are
+    warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # lnbnn.images has a limit of its own
     try:
         app(args=args, prog_name="lnbnn")
     except BrokenPipeError:  # the reader of our output has gone

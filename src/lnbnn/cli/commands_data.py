@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lnbnn.cli.commands_model import Images, Jobs, Strict
-from lnbnn.cli.console import ProgressBars, note, parse_params, report_skipped
+from lnbnn.cli.console import ProgressBars, note, parse_params, report_skipped, usage_errors
 
 __all__ = ["demo", "extract", "split"]
 
@@ -35,7 +35,8 @@ def extract(
     from lnbnn.extraction import iter_features
     from lnbnn.store import FeatureStore
 
-    extractor = make_descriptor(descriptor, parse_params(descriptor_param, "--descriptor-param"))
+    with usage_errors():
+        extractor = make_descriptor(descriptor, parse_params(descriptor_param, "--descriptor-param"))
     data = read_images(images)
     for text in data.notes:
         note(text)
@@ -57,6 +58,8 @@ def extract(
         f"{cache}: {len(data) - len(skipped)} images, {n_descriptors:,} descriptors, "
         f"{time.perf_counter() - start:.1f} s"
     )
+    if len(skipped) == len(data):
+        raise typer.Exit(1)
 
 
 def split(

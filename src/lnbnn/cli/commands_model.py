@@ -19,8 +19,8 @@ from lnbnn.cli.console import (
     print_json,
     report_skipped,
     stdout,
+    usage_errors,
 )
-from lnbnn.errors import InvalidInputError, UnknownNameError
 from lnbnn.presets import PRESETS, preset_params
 
 if TYPE_CHECKING:
@@ -155,7 +155,9 @@ def predict(
     from lnbnn.errors import ImageReadError
 
     classifier = load(model).set_params(n_jobs=jobs)
-    images = find_images(paths)
+    images, notes = find_images(paths)
+    for text in notes:
+        note(text)
     skipped = []
     table = Table("image", "answer", *(["score"] if top == 1 else ["score", f"next best (of the top {top})"]))
     writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -346,12 +348,8 @@ def _make_classifier(method: str, params: dict[str, Any]) -> ImageClassifier:
         if name not in names:
             raise typer.BadParameter(f"method {method!r} has no {name}; its settings: {', '.join(names)}")
     classifier = kind(**params)
-    try:
+    with usage_errors():
         classifier.check_settings()
-    except UnknownNameError:
-        raise
-    except InvalidInputError as error:
-        raise typer.BadParameter(str(error)) from error
     return classifier
 
 

@@ -6,15 +6,17 @@ import enum
 import json
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 import typer
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from lnbnn.errors import InvalidInputError
 
 __all__ = [
     "Format",
@@ -25,6 +27,8 @@ __all__ = [
     "print_json",
     "report_skipped",
     "set_up_log",
+    "stdout",
+    "usage_errors",
 ]
 
 _MAX_LISTED = 20
@@ -40,7 +44,8 @@ class Format(enum.StrEnum):
 
 def stdout() -> Console:
     """The console results go to; as wide as they need when not a terminal."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200, highlight=False)
+    width = None if sys.stdout.isatty() else 200
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
 def note(text: str) -> None:
@@ -50,7 +55,10 @@ def note(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON object a line on stdout, at once."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    text = json.dumps(value, ensure_ascii=False)
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        text = json.dumps(value)  # a file name that is not valid UTF-8 is written in escapes
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
@@ -137,7 +145,22 @@ class ProgressBars:
         self._bars.update(task, completed=done, total=total, rate=f"{speed:.1f}/s" if speed else "")
 
 
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Settings that make no sense are errors of the command line (exit code 2)."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+class _NoteHandler(logging.Handler):
+    """The library's messages, one line each on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
+
+
 def set_up_log(verbose: bool) -> None:
-    """Library messages on stderr."""
-    handler = RichHandler(console=Console(file=sys.stderr), show_time=False, show_path=False)
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", handlers=[handler])
+    """Show the library's messages."""
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[_NoteHandler()])

@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lnbnn.atomic import atomic_path
 from lnbnn.errors import DatasetError
 from lnbnn.images import IMAGE_SUFFIXES
 
-__all__ = ["LabelledImages", "find_images", "read_images", "read_list", "scan_folder", "write_list"]
+__all__ = ["ANY_NAME", "LabelledImages", "find_images", "read_images", "read_list", "scan_folder", "write_list"]
+
+ANY_NAME = "surrogateescape"
+"""How file names that are not valid UTF-8 pass through text files unharmed."""
 
 _COLUMNS = ["path", "label"]
 
@@ -64,27 +68,29 @@ def scan_folder(folder: str | os.PathLike[str]) -> LabelledImages:
     return LabelledImages(tuple(paths), tuple(labels), tuple(notes))
 
 
-def find_images(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Files as they are, folders as the pictures in them, at any depth; in order."""
+def find_images(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[str], list[str]]:
+    """Files as they are, folders as the pictures in them at any depth, in order; and notes on what was passed over."""
     result: list[str] = []
+    notes: list[str] = []
     for path in paths:
         if Path(path).is_dir():
-            found, _, _ = _walk(Path(path))
+            found, _, unreadable = _walk(Path(path))
+            notes += [f"{place}: cannot be opened, left out" for place in unreadable]
             if not found:
                 raise DatasetError(f"{path}: no images in this folder; expected files such as *.jpg or *.png")
             result += found
         else:
             result.append(os.fspath(path))
-    return result
+    return result, notes
 
 
 def read_list(path: str | os.PathLike[str]) -> LabelledImages:
     """Labelled images from a CSV file with the columns ``path`` and ``label``; paths are relative to the file."""
     base = Path(path).parent
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        with open(path, newline="", encoding="utf-8-sig", errors=ANY_NAME) as file:
             rows = list(csv.reader(file, strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, csv.Error) as error:
         raise DatasetError(f"{path}: cannot be read as a list of images ({error}).") from error
     if not rows or rows[0] != _COLUMNS:
         raise DatasetError(f"{path}: expected a CSV file that starts with the line 'path,label'.")
@@ -99,7 +105,7 @@ def read_list(path: str | os.PathLike[str]) -> LabelledImages:
 def write_list(path: str | os.PathLike[str], images: LabelledImages) -> None:
     """Write a CSV list that :func:`read_list` reads; paths become relative to the file."""
     base = os.path.abspath(Path(path).parent)
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with atomic_path(path) as partial, open(partial, "w", newline="", encoding="utf-8", errors=ANY_NAME) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(_COLUMNS)
         for image, label in zip(images.paths, images.labels, strict=True):

@@ -20,6 +20,7 @@ from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
 from lnbnn.images import resize_longest, to_gray
+from lnbnn.settings import check_whole
 
 __all__ = ["DenseSIFT"]
 
@@ -36,7 +37,7 @@ class DenseSIFT(Descriptor):
 
     Parameters
     ----------
-    bin_sizes : sequence of int, default=(4, 6, 9, 14, 21)
+    bin_sizes : int or sequence of int, default=(4, 6, 9, 14, 21)
         Side of one spatial bin, in pixels, at each scale. A descriptor covers 4 x 4 bins. The authors' program
         uses (4, 6, 9); the larger scales add two to three points of accuracy on Caltech 101.
     step_px : int, default=6
@@ -71,7 +72,7 @@ class DenseSIFT(Descriptor):
 
     def __init__(
         self,
-        bin_sizes: Sequence[int] = (4, 6, 9, 14, 21),
+        bin_sizes: int | Sequence[int] = (4, 6, 9, 14, 21),
         *,
         step_px: int = 6,
         min_contrast: float = 2.0,
@@ -83,26 +84,29 @@ class DenseSIFT(Descriptor):
         self.longest_side = longest_side
 
     def check_params(self) -> None:
-        bins = list(self.bin_sizes)
-        if not bins or any(int(b) != b or not 2 <= b <= 1000 for b in bins):
-            raise InvalidInputError(f"bin_sizes must be whole pixels from 2 to 1000, at least one; got {bins}.")
-        if int(self.step_px) != self.step_px or self.step_px < 1:
-            raise InvalidInputError(f"step_px must be a whole number of pixels, at least 1; got {self.step_px}.")
+        if not self._bins():
+            raise InvalidInputError("bin_sizes must hold at least one size in pixels; got none.")
+        for bin_size in self._bins():
+            check_whole("bin_sizes", bin_size, 2, 1000)
+        check_whole("step_px", self.step_px, 1, 10_000)
         if not (math.isfinite(self.min_contrast) and self.min_contrast >= 0):
             raise InvalidInputError(f"min_contrast must be a number, at least 0; got {self.min_contrast}.")
-        if int(self.longest_side) != self.longest_side or not 8 <= self.longest_side <= 10_000:
-            raise InvalidInputError(f"longest_side must be from 8 to 10000 pixels; got {self.longest_side}.")
+        check_whole("longest_side", self.longest_side, 8, 10_000)
+
+    def _bins(self) -> list[int]:
+        return [self.bin_sizes] if isinstance(self.bin_sizes, int) else list(self.bin_sizes)
 
     def extract(self, image: NDArray[np.generic]) -> ImageFeatures:
         """Descriptors of one image of any size."""
         self.check_params()
         gray = resize_longest(to_gray(image), int(self.longest_side))
         height, width = gray.shape
-        parts = [self._extract_scale(gray, int(bin_size)) for bin_size in self.bin_sizes]
+        bins = self._bins()
+        parts = [self._extract_scale(gray, int(bin_size)) for bin_size in bins]
         descriptors = np.concatenate([part[0] for part in parts])
         xy = np.concatenate([part[1] for part in parts]) / np.array([width, height], np.float32)
         scale = np.concatenate(
-            [np.full(len(part[0]), _N_BINS * b, np.float32) for part, b in zip(parts, self.bin_sizes, strict=True)]
+            [np.full(len(part[0]), _N_BINS * b, np.float32) for part, b in zip(parts, bins, strict=True)]
         )
         return ImageFeatures(descriptors, xy.astype(np.float32, copy=False), scale, (width, height))
 

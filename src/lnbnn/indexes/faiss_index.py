@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.indexes.base import Index
 from lnbnn.indexes.selection import rerank
+from lnbnn.settings import check_whole
 
 __all__ = ["FaissIndex"]
 
@@ -73,10 +74,11 @@ class FaissIndex(Index):
     def check_params(self) -> None:
         if self.form not in _FORMS:
             raise InvalidInputError(f"form must be one of {', '.join(_FORMS)}; got {self.form!r}.")
-        for name in ("n_lists", "n_probes", "rerank_factor"):
-            value = getattr(self, name)
-            if value is not None and (int(value) != value or not 1 <= value <= 1 << 20):
-                raise InvalidInputError(f"{name} must be a whole number from 1 to {1 << 20}; got {value}.")
+        for name in ("n_lists", "n_probes"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1, 1 << 20)
+        check_whole("rerank_factor", self.rerank_factor, 1, 1 << 10)
+        check_whole("seed", self.seed, 0, (1 << 31) - 2)
 
     # ---- building -----------------------------------------------------------------------------------------------
 

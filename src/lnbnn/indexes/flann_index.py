@@ -7,8 +7,9 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.errors import InvalidInputError, MissingExtraError
+from lnbnn.errors import MissingExtraError
 from lnbnn.indexes.base import Index
+from lnbnn.settings import check_whole
 
 try:
     import pyflann_ibeis as pyflann
@@ -46,10 +47,9 @@ class FlannIndex(Index):
         self._lock = threading.Lock()
 
     def check_params(self) -> None:
-        for name in ("n_trees", "checks"):
-            value = getattr(self, name)
-            if int(value) != value or not 1 <= value <= 1 << 24:
-                raise InvalidInputError(f"{name} must be a whole number from 1 to {1 << 24}; got {value}.")
+        check_whole("n_trees", self.n_trees, 1, 1 << 10)
+        check_whole("checks", self.checks, 1, 1 << 24)
+        check_whole("seed", self.seed, 0, (1 << 31) - 2)
 
     def _build_rows(self) -> None:
         self._flann = pyflann.FLANN()

@@ -1,0 +1,107 @@
+"""The public names: one that is removed or renamed fails here until it is meant."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import lnbnn
+
+PUBLIC = ["NBNN", "DenseSIFT", "FeatureStore", "ImageFeatures", "LocalNBNN", "__version__", "load"]
+
+ERRORS = {
+    "LnbnnError": Exception,
+    "InvalidInputError": ValueError,
+    "UnknownNameError": ValueError,
+    "MissingExtraError": ImportError,
+    "DatasetError": OSError,
+    "ImageReadError": OSError,
+    "ModelFormatError": OSError,
+}
+
+# Every public method of the two classifiers beyond what scikit-learn gives.
+CLASSIFIER_METHODS = [
+    "check_settings",
+    "decision_function",
+    "describe_index",
+    "fit",
+    "iter_answers",
+    "plain_params",
+    "predict",
+    "query_features",
+    "save",
+    "score",
+    "totals",
+    "updates",
+]
+
+
+def module_names():
+    names = [info.name for info in pkgutil.walk_packages(lnbnn.__path__, "lnbnn.")]
+    return [name for name in names if name not in ("lnbnn.__main__", "lnbnn.indexes.flann_index")]
+
+
+def test_public_names_are_exactly_these():
+    assert lnbnn.__all__ == PUBLIC
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_there_and_documented(name):
+    found = getattr(lnbnn, name)
+    if name == "__version__":
+        assert found.count(".") == 2
+        return
+    assert inspect.getdoc(found)
+    assert found.__name__ == name
+
+
+def test_star_import():
+    namespace = {}
+    exec("from lnbnn import *", namespace)
+    assert set(PUBLIC) <= set(namespace)
+
+
+def test_unknown_name():
+    with pytest.raises(AttributeError, match="module 'lnbnn' has no attribute 'Everything'"):
+        _ = lnbnn.Everything
+
+
+@pytest.mark.parametrize("kind", ["LocalNBNN", "NBNN"])
+@pytest.mark.parametrize("name", CLASSIFIER_METHODS)
+def test_classifier_methods(kind, name):
+    method = getattr(getattr(lnbnn, kind), name)
+    assert callable(method)
+    assert inspect.getdoc(method)
+
+
+def test_errors():
+    from lnbnn import errors
+
+    assert sorted(errors.__all__) == sorted(ERRORS)
+    for name, base in ERRORS.items():
+        found = getattr(errors, name)
+        assert issubclass(found, base)
+        assert issubclass(found, errors.LnbnnError)
+        assert found.__doc__
+
+
+@pytest.mark.parametrize("name", module_names())
+def test_every_module_is_documented_and_exports_what_it_says(name):
+    module = importlib.import_module(name)
+    assert module.__doc__
+    for exported in getattr(module, "__all__", []):
+        assert hasattr(module, exported), f"{name}.__all__ names {exported}, which is not there"
+        found = getattr(module, exported)
+        if inspect.isfunction(found) or inspect.isclass(found):
+            assert inspect.getdoc(found), f"{name}.{exported} has no docstring"
+
+
+@pytest.mark.parametrize("kind", ["LocalNBNN", "NBNN", "DenseSIFT"])
+def test_every_setting_is_documented(kind):
+    found = getattr(lnbnn, kind)
+    documented = inspect.getdoc(found)
+    for name in inspect.signature(found).parameters:
+        assert name in documented, f"{kind} does not document {name}"

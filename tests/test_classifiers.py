@@ -1,0 +1,667 @@
+"""The contract of a classifier, over every method in the registry."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import os
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from synthetic import flat_image, grating, grating_set, make_features, small_sift
+
+from lnbnn import NBNN, DenseSIFT, FeatureStore, ImageFeatures, LocalNBNN, load
+from lnbnn.classifiers import CLASSIFIERS
+from lnbnn.classifiers.base import descriptor_ids, image_of_descriptor
+from lnbnn.errors import ImageReadError, InvalidInputError, UnknownNameError
+from lnbnn.registry import resolve
+
+SIFT_PARAMS = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}
+
+
+def make(method, **changes):
+    """A quick classifier of the method: one scale, exact search, every query descriptor."""
+    settings = {"descriptor_params": SIFT_PARAMS, "index": "exact", "query_budget": None, "n_jobs": 1}
+    return resolve(CLASSIFIERS, method, "method")(**{**settings, **changes})
+
+
+def fitted(method, **changes):
+    return make(method, **changes).fit(*grating_set())
+
+
+def queries():
+    """Images and classes like those of :func:`grating_set`, other noise."""
+    return grating_set(seed=9)
+
+
+@pytest.fixture(params=sorted(CLASSIFIERS))
+def method(request):
+    return request.param
+
+
+# ---- scikit-learn's manners ------------------------------------------------------------------------------------------
+
+
+def test_constructor_only_stores(method):
+    kind = resolve(CLASSIFIERS, method, "method")
+    marks = {name: object() for name in inspect.signature(kind).parameters}
+    made = kind(**marks)
+    assert vars(made) == marks
+    assert kind.method == method
+
+
+def test_get_and_set_params(method):
+    classifier = make(method)
+    assert classifier.get_params(deep=False)["location_weight"] == 1.6
+    assert classifier.set_params(location_weight=0.5) is classifier
+    assert classifier.location_weight == 0.5
+    with pytest.raises(ValueError, match="Invalid parameter 'speed'"):
+        classifier.set_params(speed=3)
+
+
+def test_clone(method):
+    classifier = fitted(method, location_weight=0.7)
+    copy = clone(classifier)
+    assert copy is not classifier
+    assert copy.get_params() == classifier.get_params()
+    assert not hasattr(copy, "classes_")
+
+
+def test_clone_with_a_descriptor_object(method):
+    classifier = make(method, descriptor=small_sift(), descriptor_params=None)
+    copy = clone(classifier)
+    assert copy.descriptor.get_params() == small_sift().get_params()
+    assert np.array_equal(copy.fit(*grating_set()).predict(queries()[0]), queries()[1])
+
+
+def test_pickle_of_an_unfitted_one(method):
+    for classifier in (make(method), make(method, descriptor=small_sift(), descriptor_params=None)):
+        again = pickle.loads(pickle.dumps(classifier))
+        assert np.array_equal(again.fit(*grating_set()).predict(queries()[0]), queries()[1])
+
+
+def test_grid_search(method):
+    images, labels = grating_set(n_images=4)
+    search = GridSearchCV(make(method), {"location_weight": [0.0, 1.6]}, cv=2, n_jobs=1)
+    search.fit(images, labels)
+    assert search.best_score_ == 1.0
+
+
+def test_fit_returns_self_and_sets_what_it_promises(method):
+    classifier = make(method)
+    images, labels = grating_set()
+    assert classifier.fit(images, labels) is classifier
+    assert classifier.classes_.tolist() == sorted(set(labels))
+    assert [image.name for image in classifier.images_] == [f"image {place}" for place in range(len(images))]
+    assert [classifier.classes_[image.label] for image in classifier.images_] == labels
+    assert all(image.n_descriptors == 36 for image in classifier.images_)
+    assert classifier.skipped_ == []
+    assert isinstance(classifier.describe_index(), str)
+    assert classifier.nbytes_ >= 6 * 36 * 130
+
+
+def test_fit_does_not_change_the_settings(method):
+    classifier = make(method)
+    before = classifier.get_params()
+    classifier.fit(*grating_set()).predict(queries()[0])
+    assert classifier.get_params() == before
+
+
+@pytest.mark.parametrize("act", ["predict", "decision_function", "totals", "updates", "query_features"])
+def test_unfitted(method, act):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        getattr(make(method), act)([flat_image()] if act not in ("updates", "query_features") else flat_image())
+
+
+def test_unfitted_answers(method):
+    with pytest.raises(NotFittedError):
+        list(make(method).iter_answers([flat_image()]))
+
+
+def test_unfitted_save(method, tmp_path):
+    with pytest.raises(NotFittedError):
+        make(method).save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+# ---- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_answers_are_right_and_agree(method):
+    classifier = fitted(method)
+    images, labels = queries()
+    totals = classifier.totals(images)
+    assert totals.shape == (6, 3)
+    assert np.array_equal(classifier.decision_function(images), -totals)
+    assert classifier.predict(images).tolist() == labels
+    assert np.array_equal(classifier.predict(images), classifier.classes_[totals.argmin(axis=1)])
+    assert classifier.score(images, labels) == 1.0
+    wrong = [labels[0], *reversed(labels[1:])]
+    expected = np.mean([a == b for a, b in zip(wrong, labels, strict=True)])
+    assert classifier.score(images, wrong) == expected
+    for row, answer in enumerate(classifier.iter_answers(images)):
+        assert answer.name == f"image {row}"
+        assert answer.label == labels[row]
+        assert [label for label, _ in answer.ranking] == classifier.classes_[np.argsort(totals[row])].tolist()
+        assert [score for _, score in answer.ranking] == sorted(-totals[row], reverse=True)
+        assert answer.reason is None
+
+
+def test_updates_sum_to_the_totals(method):
+    classifier = fitted(method)
+    image = queries()[0][0]
+    updates = classifier.updates(image)
+    assert len(updates.values) == len(classifier.query_features(image))
+    assert np.array_equal(updates.totals(3), classifier.totals([image])[0])
+
+
+def test_no_images_to_classify(method):
+    classifier = fitted(method)
+    assert classifier.totals([]).shape == (0, 3)
+    assert classifier.predict([]).shape == (0,)
+    assert list(classifier.iter_answers([])) == []
+
+
+@pytest.mark.parametrize(
+    "rename",
+    [
+        lambda place: place,
+        lambda place: 10 - 5 * place,
+        lambda place: ["zebra", "a class with spaces", "-ünï 犬"][place],
+        lambda place: str(place),
+    ],
+)
+def test_string_and_integer_labels(method, rename):
+    images, labels = grating_set()
+    renamed = [rename(int(label[-1])) for label in labels]
+    classifier = make(method).fit(images, renamed)
+    assert classifier.classes_.tolist() == sorted(set(renamed))
+    assert classifier.predict(queries()[0]).tolist() == renamed
+    assert [answer.label for answer in classifier.iter_answers(queries()[0])] == renamed
+    forms = [np.array(renamed), tuple(renamed)]
+    if isinstance(renamed[0], str):
+        forms.append(np.array(renamed, dtype=object))  # as a column of a table comes
+    for as_given in forms:
+        assert make(method).fit(images, as_given).predict(queries()[0]).tolist() == renamed
+
+
+def test_order_of_the_images_does_not_matter(method):
+    images, labels = grating_set()
+    expected = make(method).fit(images, labels).totals(queries()[0])
+    order = np.random.default_rng(0).permutation(len(images))
+    shuffled = make(method).fit([images[i] for i in order], [labels[i] for i in order])
+    assert np.array_equal(shuffled.totals(queries()[0]), expected)
+
+
+def test_order_of_the_queries_does_not_matter(method):
+    classifier = fitted(method, query_budget=10)
+    images, _ = queries()
+    assert np.array_equal(classifier.totals(images[::-1])[::-1], classifier.totals(images))
+
+
+def test_refit_forgets(method):
+    images, labels = grating_set()
+    classifier = make(method).fit(images[:4], ["x", "x", "y", "y"])
+    classifier.fit(images, labels)
+    assert np.array_equal(classifier.totals(queries()[0]), make(method).fit(images, labels).totals(queries()[0]))
+    assert classifier.classes_.tolist() == sorted(set(labels))
+    assert len(classifier.images_) == 6
+
+
+def test_one_class(method):
+    images, _ = grating_set()
+    classifier = make(method).fit(images[:2], ["only", "only"])
+    assert classifier.predict(queries()[0]).tolist() == ["only"] * 6
+    assert classifier.totals(queries()[0]).shape == (6, 1)
+
+
+def test_class_with_one_image(method):
+    images, labels = grating_set()
+    classifier = make(method).fit(images[1:], labels[1:])
+    assert classifier.predict(queries()[0]).tolist() == labels
+
+
+def test_inputs_are_not_changed(method):
+    images, labels = grating_set()
+    labels = np.array(labels)
+    copies = [image.copy() for image in images]
+    for array in (*images, labels):
+        array.flags.writeable = False
+    make(method).fit(images, labels).predict(images)
+    assert all(np.array_equal(image, copy) for image, copy in zip(images, copies, strict=True))
+    assert labels.tolist() == grating_set()[1]
+
+
+def test_paths_arrays_and_features_agree(method, tmp_path):
+    images, labels = grating_set()
+    paths = []
+    for place, image in enumerate(images):
+        paths.append(tmp_path / f"{place}.png")
+        Image.fromarray(image).save(paths[-1])
+    features = [small_sift().extract(image) for image in images]
+    expected = fitted(method).totals(images)
+    texts = [str(path) for path in paths]
+    for form in (paths, texts, features):
+        assert np.array_equal(make(method).fit(form, labels).totals(form), expected)
+    mixed = [paths[0], images[1], features[2], texts[3], images[4], features[5]]
+    classifier = make(method).fit(mixed, labels)
+    assert np.array_equal(classifier.totals(mixed), expected)
+    assert [image.name for image in classifier.images_][:2] == [texts[0], "image 1"]
+    assert [answer.name for answer in classifier.iter_answers(mixed)][3] == texts[3]
+
+
+def test_features_of_any_kind(method):
+    """Descriptors of another length and type, as a network gives them."""
+    rng = np.random.default_rng(3)
+    centres = rng.normal(size=(2, 10))
+    sets = [make_features((centres[c] + 0.1 * rng.normal(size=(20, 10))).astype(np.float32)) for c in (0, 1, 0, 1)]
+    classifier = make(method).fit(sets[:2], [0, 1])
+    assert classifier.predict(sets[2:]).tolist() == [0, 1]
+    with pytest.raises(InvalidInputError, match=r"queries must be float32 of shape \(n, 12\)"):
+        classifier.predict([grating(20, seed=5)])
+
+
+def test_same_for_any_number_of_jobs(method):
+    images, labels = grating_set()
+    one = make(method, n_jobs=1, query_budget=20).fit(images, labels)
+    expected = one.totals(queries()[0])
+    for n_jobs in (2, None):
+        other = make(method, n_jobs=n_jobs, query_budget=20).fit(images, labels)
+        assert other.totals(queries()[0]).tobytes() == expected.tobytes()
+        assert other.images_ == one.images_
+
+
+@pytest.mark.parametrize("n_jobs", [0, -1, 1.5])
+def test_bad_n_jobs(method, n_jobs):
+    with pytest.raises(InvalidInputError, match=f"n_jobs must be a whole number, at least 1, .* got {n_jobs}"):
+        make(method, n_jobs=n_jobs).fit(*grating_set())
+
+
+@pytest.mark.parametrize("index", ["exact", "faiss"])
+def test_every_index_gives_the_same(method, index):
+    assert np.array_equal(fitted(method, index=index).totals(queries()[0]), fitted(method).totals(queries()[0]))
+
+
+def test_progress_is_reported(method):
+    seen = []
+    classifier = make(method).fit(*grating_set(), progress=lambda *call: seen.append(call))
+    assert [call for call in seen if call[0] == "reading images"] == [("reading images", n, 6) for n in range(1, 7)]
+    assert any("index" in stage for stage, _, _ in seen)
+    seen.clear()
+    classifier.totals(queries()[0], progress=lambda *call: seen.append(call))
+    assert seen == [("classifying", n, 6) for n in range(1, 7)]
+
+
+# ---- images without descriptors, bad files ---------------------------------------------------------------------------
+
+
+def test_query_without_descriptors(method):
+    classifier = fitted(method)
+    totals = classifier.totals([flat_image()])
+    assert totals.tolist() == [[0.0, 0.0, 0.0]]
+    assert classifier.predict([flat_image()]).tolist() == ["direction 0"]
+    good = queries()[0][0]
+    answers = list(classifier.iter_answers([flat_image(), good]))
+    assert (answers[0].label, answers[0].ranking, answers[0].unreadable) == (None, (), False)
+    assert "no descriptors" in answers[0].reason
+    assert answers[1].label == "direction 0"
+
+
+def test_training_image_without_descriptors_has_no_effect(method):
+    images, labels = grating_set()
+    classifier = make(method).fit([flat_image(), *images], ["direction 2", *labels])
+    assert np.array_equal(classifier.totals(queries()[0]), fitted(method).totals(queries()[0]))
+    assert classifier.predict(queries()[0]).tolist() == labels
+
+
+def test_class_without_descriptors_is_never_answered(method, caplog):
+    images, labels = grating_set()
+    with caplog.at_level(logging.WARNING, logger="lnbnn"):
+        classifier = make(method).fit([flat_image(), *images], ["a blank", *labels])
+    assert "a blank" in caplog.text
+    assert classifier.predict([*queries()[0], *images]).tolist() == [*labels, *labels]
+
+
+def test_no_descriptors_at_all(method):
+    with pytest.raises(InvalidInputError, match="flat or too small"):
+        make(method).fit([flat_image(), flat_image(3)], ["a", "b"])
+
+
+def test_bad_file_stops_or_is_skipped(method, tmp_path):
+    images, labels = grating_set()
+    missing = tmp_path / "missing.png"
+    broken = tmp_path / "broken.jpg"
+    broken.write_text("this is no picture")
+    with pytest.raises(ImageReadError, match=r"missing\.png: no such file"):
+        make(method).fit([missing, *images], ["direction 0", *labels])
+    X, y = [*images[:3], missing, *images[3:], broken], [*labels[:3], "direction 1", *labels[3:], "direction 2"]
+    classifier = make(method).fit(X, y, on_error="skip")
+    assert [name for name, _ in classifier.skipped_] == [str(missing), str(broken)]
+    assert "not a picture" in classifier.skipped_[1][1]
+    assert np.array_equal(classifier.totals(queries()[0]), fitted(method).totals(queries()[0]))
+    with pytest.raises(InvalidInputError, match="on_error must be 'raise' or 'skip'; got 'ignore'"):
+        make(method).fit(images, labels, on_error="ignore")
+
+
+def test_all_files_bad(method, tmp_path):
+    with pytest.raises(InvalidInputError, match="no such file"):
+        make(method).fit([tmp_path / "a.png", tmp_path / "b.png"], ["a", "b"], on_error="skip")
+
+
+def test_bad_query_file(method, tmp_path):
+    classifier = fitted(method)
+    good = queries()[0][0]
+    with pytest.raises(ImageReadError, match="no such file"):
+        classifier.predict([good, tmp_path / "missing.png"])
+    answers = list(classifier.iter_answers([tmp_path / "missing.png", good]))
+    assert answers[0].unreadable
+    assert answers[0].label is None
+    assert "no such file" in answers[0].reason
+    assert answers[1].label == "direction 0"
+
+
+def test_store_is_used(method, tmp_path):
+    images, labels = grating_set()
+    paths = []
+    for place, image in enumerate(images):
+        paths.append(tmp_path / f"{place}.png")
+        Image.fromarray(image).save(paths[-1])
+    store = FeatureStore(tmp_path / "store")
+    first = make(method).fit(paths, labels, store=store)
+    assert len(list((tmp_path / "store").rglob("*.npz"))) == 6
+    assert np.array_equal(make(method).fit(paths, labels, store=store).totals(images), first.totals(images))
+    kept = [answer.ranking for answer in first.iter_answers(paths, store=store)]
+    assert kept == [answer.ranking for answer in first.iter_answers(images)]
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a"], r"y must hold one label an image \(6\); got shape \(1,\)"),
+        ([["a"]] * 6, r"got shape \(6, 1\)"),
+        ([0.5] * 6, "labels must be all strings or all whole numbers; got dtype float64"),
+        ([True, False] * 3, "got dtype bool"),
+        ([None] * 6, "got dtype object"),
+        (np.array(["a", 1] * 3, dtype=object), "all strings or all whole numbers"),
+        ([b"a", b"b"] * 3, "all strings or all whole numbers"),
+    ],
+)
+def test_bad_labels(method, labels, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make(method).fit(grating_set()[0], labels)
+
+
+def test_no_images(method):
+    with pytest.raises(InvalidInputError, match="at least one image"):
+        make(method).fit([], [])
+
+
+def test_not_an_image(method):
+    with pytest.raises(InvalidInputError, match="an image must be a path, an array or ImageFeatures; got int"):
+        make(method).fit([3, 4], ["a", "b"])
+    with pytest.raises(InvalidInputError, match=r"an image array must have shape"):
+        fitted(method).predict(grating(0, seed=1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"location_weight": 2.5}, "location_weight must be from 0"),
+        ({"index_params": {"speed": 1}}, "'exact' has no setting 'speed'"),
+        ({"descriptor_params": {"step_px": 0}}, "step_px"),
+        ({"descriptor": DenseSIFT()}, "descriptor_params goes with a descriptor's name"),
+        ({"descriptor": DenseSIFT(step_px=0), "descriptor_params": None}, "step_px"),
+    ],
+)
+def test_bad_settings(method, changes, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make(method, **changes).fit(*grating_set())
+
+
+@pytest.mark.parametrize("changes", [{"index": "annoy"}, {"descriptor": "hog"}])
+def test_unknown_names(method, changes):
+    with pytest.raises(UnknownNameError, match="choose one of"):
+        make(method, **changes).fit(*grating_set())
+
+
+# ---- the query budget ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "n_kept"), [(None, 36), (1, 1), (20, 20), (36, 36), (5000, 36), (0.5, 18), (0.01, 1), (1.0, 36)]
+)
+def test_query_budget(method, budget, n_kept):
+    classifier = fitted(method, query_budget=budget)
+    image = queries()[0][0]
+    features = classifier.query_features(image)
+    assert len(features) == n_kept
+    everything = {(*row, *xy) for row, xy in zip(*all_rows(small_sift().extract(image)), strict=True)}
+    kept = [(*row, *xy) for row, xy in zip(*all_rows(features), strict=True)]
+    assert len(set(kept)) == n_kept
+    assert set(kept) <= everything
+
+
+def all_rows(features):
+    return features.descriptors.tolist(), features.xy.tolist()
+
+
+def test_query_budget_is_seeded(method):
+    image = queries()[0][0]
+    first, again, other = (
+        fitted(method, query_budget=10, random_state=seed).query_features(image).xy.tolist() for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_query_budget_keeps_the_order_of_the_descriptors(method):
+    features = fitted(method, query_budget=10).query_features(queries()[0][0])
+    places = [(y, x) for x, y in features.xy.tolist()]
+    assert places == sorted(places)
+
+
+def test_query_budget_of_an_image_without_descriptors(method):
+    assert len(fitted(method, query_budget=0.5).query_features(flat_image())) == 0
+    assert len(fitted(method, query_budget=10).query_features(flat_image())) == 0
+
+
+@pytest.mark.parametrize("budget", [0, -5, 0.0, 1.5, -0.5, float("nan"), True, "all"])
+def test_bad_query_budget(method, budget):
+    with pytest.raises(InvalidInputError, match="query_budget must be None"):
+        make(method, query_budget=budget).fit(*grating_set())
+
+
+@pytest.mark.parametrize("seed", [-1, "abc", 1.5])
+def test_bad_random_state(method, seed):
+    """Found out by ``fit``, not by the first query after a long fit."""
+    with pytest.raises(InvalidInputError, match="random_state"):
+        make(method, random_state=seed).fit(*grating_set())
+
+
+# ---- models on disk --------------------------------------------------------------------------------------------------
+
+
+def assert_same_model(again, classifier):
+    assert type(again) is type(classifier)
+    assert again.classes_.tolist() == classifier.classes_.tolist()
+    assert again.images_ == classifier.images_
+    assert again.describe_index() == classifier.describe_index()
+    assert again.totals(queries()[0]).tobytes() == classifier.totals(queries()[0]).tobytes()
+    assert again.predict(queries()[0]).tolist() == classifier.predict(queries()[0]).tolist()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"index": "faiss"},
+        {"index": "faiss", "index_params": {"form": "ivf-8bit", "n_lists": 2}},
+        {"query_budget": 0.5, "random_state": 3},
+        {"location_weight": 0},
+    ],
+)
+def test_save_and_load(method, changes, tmp_path):
+    classifier = fitted(method, **changes)
+    classifier.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert_same_model(again, classifier)
+    expected = {**classifier.get_params(deep=False), "n_jobs": None}  # threads belong to a machine, not to a model
+    assert again.get_params(deep=False) == expected
+    again.save(tmp_path / "copy")
+    assert_same_model(load(tmp_path / "copy"), classifier)
+
+
+def test_save_integer_labels(method, tmp_path):
+    classifier = make(method).fit(grating_set()[0], [7, 7, -1, -1, 30, 30])
+    classifier.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.predict(queries()[0]).tolist() == [7, 7, -1, -1, 30, 30]
+    assert again.classes_.dtype.kind == "i"
+
+
+def test_save_a_descriptor_object(method, tmp_path):
+    classifier = make(method, descriptor=small_sift(), descriptor_params=None).fit(*grating_set())
+    classifier.save(tmp_path / "model")
+    assert_same_model(load(tmp_path / "model"), classifier)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"query_budget": np.int64(20)},
+        {"location_weight": np.float32(1.5)},
+        {"random_state": np.int64(3)},
+        {"descriptor_params": {**SIFT_PARAMS, "step_px": np.int64(7)}},
+        {"descriptor_params": {**SIFT_PARAMS, "bin_sizes": np.array([4])}},
+    ],
+)
+def test_save_with_numpy_settings(method, changes, tmp_path):
+    """A grid of settings made with NumPy holds NumPy's numbers."""
+    classifier = fitted(method, **changes)
+    classifier.save(tmp_path / "model")
+    assert_same_model(load(tmp_path / "model"), classifier)
+
+
+def test_manifest_is_plain_json(method, tmp_path):
+    fitted(method).save(tmp_path / "model")
+    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["method"] == method
+    assert manifest["classes"] == ["direction 0", "direction 1", "direction 2"]
+    assert manifest["params"]["descriptor_params"]["step_px"] == 7
+
+
+def test_save_refuses_to_overwrite(method, tmp_path):
+    classifier = fitted(method)
+    classifier.save(tmp_path / "model")
+    with pytest.raises(InvalidInputError, match="a model is here already"):
+        classifier.save(tmp_path / "model")
+    other = make(method).fit(grating_set()[0], [0, 0, 1, 1, 2, 2])
+    other.save(tmp_path / "model", overwrite=True)
+    assert load(tmp_path / "model").classes_.tolist() == [0, 1, 2]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"], "nothing is left beside the model"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="file names are bytes on POSIX only")
+def test_file_name_that_is_no_utf_8(method, tmp_path):
+    images, labels = grating_set()
+    path = os.path.join(tmp_path, os.fsdecode(b"caf\xe9.png"))
+    try:
+        Image.fromarray(images[0]).save(path)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    classifier = make(method).fit([path, *images[1:]], labels)
+    classifier.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.predict(queries()[0]).tolist() == labels
+
+
+# ---- Local NBNN and NBNN by hand -------------------------------------------------------------------------------------
+
+
+def one_descriptor_each(*values):
+    return [make_features(np.array([value], np.uint8)) for value in values]
+
+
+def test_local_nbnn_by_hand():
+    # One descriptor a class, location off:  a = (0, 0),  b = (10, 0),  c = (0, 20),  d = (40, 0).
+    # The query's descriptors are q1 = (1, 0) and q2 = (0, 12). Squared distances to a, b, c, d:
+    #   q1:   1,  81, 401, 1521      q2: 144, 244, 64, 1744
+    # k = 3, all but one: dist_B is the farthest, 1521 and 1744.
+    #   totals:  a: (1 - 1521) + (144 - 1744) = -1520 - 1600 = -3120
+    #            b: (81 - 1521) + (244 - 1744) = -1440 - 1500 = -2940
+    #            c: (401 - 1521) + (64 - 1744) = -1120 - 1680 = -2800      d: 0
+    reference = one_descriptor_each((0, 0), (10, 0), (0, 20), (40, 0))
+    query = make_features(np.array([[1, 0], [0, 12]], np.uint8))
+    classifier = LocalNBNN(3, location_weight=0, index="exact").fit(reference, list("abcd"))
+    assert classifier.totals([query]).tolist() == [[-3120.0, -2940.0, -2800.0, 0.0]]
+    assert classifier.predict([query]).tolist() == ["a"]
+    # k = 1:  q1: a: 1 - 81 = -80;  q2: c: 64 - 144 = -80: a tie, which goes to the first class.
+    classifier = LocalNBNN(1, location_weight=0, index="exact").fit(reference, list("abcd"))
+    assert classifier.totals([query]).tolist() == [[-80.0, 0.0, -80.0, 0.0]]
+    assert classifier.predict([query]).tolist() == ["a"]
+
+
+def test_nbnn_by_hand():
+    # The same points:  totals  a: 1 + 144 = 145,  b: 81 + 244 = 325,  c: 401 + 64 = 465,  d: 1521 + 1744 = 3265.
+    reference = one_descriptor_each((0, 0), (10, 0), (0, 20), (40, 0))
+    query = make_features(np.array([[1, 0], [0, 12]], np.uint8))
+    classifier = NBNN(location_weight=0, index="exact").fit(reference, list("abcd"))
+    assert classifier.totals([query]).tolist() == [[145.0, 325.0, 465.0, 3265.0]]
+    assert classifier.predict([query]).tolist() == ["a"]
+
+
+def test_location_decides_between_equal_patches():
+    # Two classes with the same patch, left and right in the picture: only the place tells them apart.
+    def at(x):
+        return ImageFeatures(np.array([[50, 50]], np.uint8), [[x, 0.5]], [16], (100, 100))
+
+    reference, labels = [at(0.1), at(0.9), at(0.5)], ["left", "right", "centre"]
+    for method in sorted(CLASSIFIERS):
+        kind = resolve(CLASSIFIERS, method, "method")
+        classifier = kind(location_weight=1.6, index="exact")
+        if method == "local-nbnn":
+            classifier.set_params(n_neighbors=2)
+        assert classifier.fit(reference, labels).predict([at(0.15), at(0.8)]).tolist() == ["left", "right"]
+
+
+@pytest.mark.parametrize("n_neighbors", [0, -1, 2.5])
+def test_bad_n_neighbors(n_neighbors):
+    with pytest.raises(InvalidInputError, match=f"n_neighbors must be a whole number from 1 to .* got {n_neighbors}"):
+        make("local-nbnn", n_neighbors=n_neighbors).fit(*grating_set())
+
+
+@pytest.mark.parametrize("n_neighbors", ["ten", None, float("inf"), float("nan")])
+def test_n_neighbors_that_is_no_number(n_neighbors):
+    with pytest.raises(InvalidInputError, match="n_neighbors"):
+        make("local-nbnn", n_neighbors=n_neighbors).fit(*grating_set())
+
+
+def test_n_neighbors_at_the_number_of_descriptors():
+    reference = one_descriptor_each((0, 0), (10, 0), (0, 20))
+    LocalNBNN(2, index="exact").fit(reference, list("abc"))
+    for n_neighbors in (3, 100):
+        message = rf"at most 2 \(one less than the 3 indexed descriptors\); got {n_neighbors}"
+        with pytest.raises(InvalidInputError, match=message):
+            LocalNBNN(n_neighbors, index="exact").fit(reference, list("abc"))
+
+
+def test_numpy_n_neighbors_is_saved(tmp_path):
+    fitted("local-nbnn", n_neighbors=np.int64(5)).save(tmp_path / "model")
+    assert load(tmp_path / "model").n_neighbors == 5
+
+
+def test_descriptor_ids():
+    ids = descriptor_ids(5, 3)
+    assert ids.tolist() == [(5 << 20), (5 << 20) + 1, (5 << 20) + 2]
+    assert image_of_descriptor(np.append(ids, -1)).tolist() == [5, 5, 5, -1]
+    with pytest.raises(InvalidInputError, match="at most 1048576 descriptors; got 1048577"):
+        descriptor_ids(0, (1 << 20) + 1)

@@ -1,0 +1,155 @@
+"""Evaluation: a confusion matrix and mean per-class accuracy worked by hand."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from synthetic import flat_image, grating_set, make_features, small_sift
+
+from lnbnn import NBNN, LocalNBNN
+from lnbnn.errors import ImageReadError, InvalidInputError
+from lnbnn.evaluation import NO_ANSWER, Evaluation, evaluate, write_confusion
+
+
+def point(*value):
+    return make_features(np.array([value], np.uint8))
+
+
+def blank():
+    return make_features(np.empty((0, 2), np.uint8))
+
+
+@pytest.fixture
+def classifier():
+    """Nearest point, one a class: a at (0, 0), b at (100, 0), c at (0, 100)."""
+    references = [point(0, 0), point(100, 0), point(0, 100)]
+    return NBNN(location_weight=0, index="exact").fit(references, ["a", "b", "c"])
+
+
+# Four images of class a, three right and one taken for b; one image of class b, taken for c; two images of class c,
+# one right and one without descriptors.
+IMAGES = [point(1, 1), point(2, 0), point(0, 3), point(90, 0), point(9, 99), point(0, 90), blank()]
+LABELS = ["a", "a", "a", "a", "b", "c", "c"]
+
+
+def test_confusion_by_hand(classifier):
+    result = evaluate(classifier, IMAGES, LABELS)
+    assert result.labels == ("a", "b", "c")
+    assert result.answers == ("a", "b", "c", NO_ANSWER)
+    assert result.confusion.tolist() == [[3, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
+    assert result.n_images == 7
+    assert result.skipped == ()
+    assert result.seconds >= 0
+
+
+def test_mean_per_class_accuracy_by_hand(classifier):
+    # Per class: 3/4, 0/1, 1/2. Their mean is 1.25 / 3 = 0.41667; of all images 4/7 = 0.571 are right, which is not it.
+    result = evaluate(classifier, IMAGES, LABELS)
+    assert result.per_class == {"a": 0.75, "b": 0.0, "c": 0.5}
+    assert result.mean_per_class_accuracy == pytest.approx(1.25 / 3)
+
+
+def test_confusions_are_ordered_by_count():
+    confusion = np.array([[5, 1, 0, 0], [3, 2, 0, 1], [0, 0, 4, 0]])
+    result = Evaluation(("a", "b", "c"), ("a", "b", "c", NO_ANSWER), confusion, 0.0, ())
+    assert result.confusions() == [("b", "a", 3), ("a", "b", 1), ("b", NO_ANSWER, 1)]
+    assert result.confusions(1) == [("b", "a", 3)]
+
+
+def test_class_the_model_does_not_know(classifier):
+    # Per class: a 1/1, zebra 0/1.
+    result = evaluate(classifier, [point(1, 1), point(0, 99)], ["a", "zebra"])
+    assert result.labels == ("a", "zebra")
+    assert result.confusion.tolist() == [[1, 0, 0, 0], [0, 0, 1, 0]]
+    assert result.per_class == {"a": 1.0, "zebra": 0.0}
+    assert result.mean_per_class_accuracy == 0.5
+
+
+def test_class_the_model_does_not_know_with_integer_labels():
+    """A model of whole numbers, evaluated on folders of which one has another name."""
+    classifier = NBNN(location_weight=0, index="exact").fit([point(0, 0), point(100, 0)], [1, 2])
+    result = evaluate(classifier, [point(1, 1), point(0, 99)], [1, "zebra"])
+    assert result.per_class == {1: 1.0, "zebra": 0.0}
+
+
+def test_integer_labels():
+    classifier = NBNN(location_weight=0, index="exact").fit([point(0, 0), point(100, 0)], [10, 2])
+    for labels in ([10, 2], np.array([10, 2])):
+        result = evaluate(classifier, [point(1, 1), point(99, 0)], labels)
+        assert result.labels == (2, 10)
+        assert result.per_class == {2: 1.0, 10: 1.0}
+
+
+def test_agrees_with_predict():
+    images, labels = grating_set(n_images=3)
+    classifier = LocalNBNN(5, descriptor=small_sift(), index="exact", n_jobs=1).fit(images, labels)
+    queries, truth = grating_set(n_images=4, seed=3)
+    truth[0] = truth[-1]
+    result = evaluate(classifier, queries, truth)
+    answers = classifier.predict(queries)
+    for row, label in enumerate(result.labels):
+        for column, answer in enumerate(result.answers):
+            expected = sum(t == label and a == answer for t, a in zip(truth, answers, strict=True))
+            assert result.confusion[row, column] == expected
+    # All answers are right but for the first, whose label was changed: 3 of 3, 4 of 4, 4 of 5.
+    assert result.mean_per_class_accuracy == pytest.approx((1 + 1 + 4 / 5) / 3)
+
+
+def test_flat_image_has_no_answer():
+    images, labels = grating_set()
+    classifier = LocalNBNN(5, descriptor=small_sift(), index="exact", n_jobs=1).fit(images, labels)
+    result = evaluate(classifier, [flat_image()], ["direction 0"])
+    assert result.confusion.tolist() == [[0, 0, 0, 1]]
+    assert result.mean_per_class_accuracy == 0.0
+
+
+def test_unreadable_file_is_skipped_or_raised(classifier, tmp_path):
+    missing = tmp_path / "missing.png"
+    result = evaluate(classifier, [point(1, 1), missing], ["a", "b"])
+    assert result.n_images == 1
+    assert result.labels == ("a",)
+    assert [name for name, _ in result.skipped] == [str(missing)]
+    assert "no such file" in result.skipped[0][1]
+    with pytest.raises(ImageReadError, match="no such file"):
+        evaluate(classifier, [point(1, 1), missing], ["a", "b"], on_error="raise")
+    with pytest.raises(InvalidInputError, match="none of the 1 images could be read"):
+        evaluate(classifier, [missing], ["a"])
+
+
+def test_bad_arguments(classifier):
+    with pytest.raises(InvalidInputError, match="as many labels as images, at least one; got 1, 2"):
+        evaluate(classifier, IMAGES[:2], ["a"])
+    with pytest.raises(InvalidInputError, match="at least one"):
+        evaluate(classifier, [], [])
+
+
+def test_unknown_on_error(classifier):
+    with pytest.raises(InvalidInputError, match="on_error must be 'raise' or 'skip'"):
+        evaluate(classifier, IMAGES, LABELS, on_error="ignore")
+
+
+def test_unfitted():
+    with pytest.raises(NotFittedError):
+        evaluate(NBNN(), IMAGES, LABELS)
+
+
+def test_progress(classifier):
+    seen = []
+    evaluate(classifier, IMAGES, LABELS, progress=lambda *call: seen.append(call))
+    assert seen == [("classifying", n, 7) for n in range(1, 8)]
+
+
+def test_write_confusion(classifier, tmp_path):
+    path = tmp_path / "confusion.csv"
+    write_confusion(path, evaluate(classifier, IMAGES, LABELS))
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows == [
+        ["true class", "a", "b", "c", NO_ANSWER],
+        ["a", "3", "1", "0", "0"],
+        ["b", "0", "0", "1", "0"],
+        ["c", "0", "0", "1", "1"],
+    ]

@@ -1,0 +1,160 @@
+"""Evidence: the updates of an answer, laid over the picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from synthetic import flat_image, grating_set, small_sift
+
+from lnbnn import ImageFeatures, LocalNBNN
+from lnbnn.classifiers import CLASSIFIERS
+from lnbnn.errors import InvalidInputError
+from lnbnn.evidence import explain, support_map
+from lnbnn.registry import resolve
+
+
+def fitted(method="local-nbnn", **changes):
+    kind = resolve(CLASSIFIERS, method, "method")
+    settings = {"descriptor": small_sift(), "index": "exact", "query_budget": None, "n_jobs": 1}
+    return kind(**{**settings, **changes}).fit(*grating_set())
+
+
+def query():
+    return grating_set(seed=4)[0][2]  # of class "direction 1"
+
+
+def features_at(boxes, size):
+    """Patches given as (centre x, centre y, side) in pixels."""
+    boxes = np.array(boxes, float)
+    xy = boxes[:, :2] / np.array(size)
+    return ImageFeatures(np.zeros((len(boxes), 4), np.uint8), xy, boxes[:, 2], size)
+
+
+# ---- the map ---------------------------------------------------------------------------------------------------------
+
+
+def test_map_by_hand():
+    # A patch of side 2 around (2, 1) in a picture of 5 x 3: columns 1 and 2, rows 0 and 1, a quarter each.
+    support = support_map(features_at([(2, 1, 2)], (5, 3)), np.array([8.0]))
+    assert support.tolist() == [[0, 2, 2, 0, 0], [0, 2, 2, 0, 0], [0, 0, 0, 0, 0]]
+
+
+def test_patches_add_up():
+    features = features_at([(2, 1, 2), (2, 1, 2), (4, 2, 2)], (5, 3))
+    support = support_map(features, np.array([4.0, -8.0, 8.0]))
+    assert np.allclose(support, [[0, -1, -1, 0, 0], [0, -1, -1, 2, 2], [0, 0, 0, 2, 2]])
+
+
+def test_patch_over_the_border_keeps_its_sum():
+    support = support_map(features_at([(0, 0, 4)], (5, 3)), np.array([8.0]))
+    assert support.tolist() == [[2, 2, 0, 0, 0], [2, 2, 0, 0, 0], [0, 0, 0, 0, 0]]
+
+
+def test_map_equals_a_loop_and_keeps_the_sum():
+    rng = np.random.default_rng(0)
+    width, height, n = 40, 30, 200
+    boxes = np.column_stack([rng.uniform(0, width, n), rng.uniform(0, height, n), rng.choice([1, 16, 24, 84], n)])
+    features = features_at(boxes, (width, height))
+    support = rng.normal(size=n)
+    expected = np.zeros((height, width))
+    for place in range(n):
+        x, y = features.xy[place] * np.float32([width, height])
+        half = features.scale[place] / 2
+        rows = [
+            r for r in range(height) if r >= np.floor(y - half) and r < max(np.ceil(y + half), np.floor(y - half) + 1)
+        ]
+        columns = [
+            c for c in range(width) if c >= np.floor(x - half) and c < max(np.ceil(x + half), np.floor(x - half) + 1)
+        ]
+        expected[np.ix_(rows, columns)] += support[place] / (len(rows) * len(columns))
+    found = support_map(features, support)
+    assert found.shape == (height, width)
+    assert np.allclose(found, expected, atol=1e-9)
+    assert np.isclose(found.sum(), support.sum())
+
+
+def test_places_on_the_far_corner():
+    support = support_map(features_at([(5, 3, 0.5)], (5, 3)), np.array([1.0]))
+    assert support[2, 4] == pytest.approx(1.0)
+    assert support.sum() == pytest.approx(1.0)
+
+
+def test_no_patches():
+    features = ImageFeatures(np.empty((0, 4), np.uint8), np.empty((0, 2)), np.empty(0), (5, 3))
+    assert support_map(features, np.empty(0)).tolist() == np.zeros((3, 5)).tolist()
+
+
+# ---- explain ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", sorted(CLASSIFIERS))
+def test_evidence_for_the_answer(method):
+    classifier = fitted(method)
+    evidence = explain(classifier, query())
+    totals = classifier.totals([query()])[0]
+    assert evidence.label == "direction 1"
+    assert evidence.against is None
+    assert evidence.map.shape == (48, 48)
+    assert np.isclose(evidence.map.sum(), evidence.support.sum())
+    assert np.isclose(evidence.support.sum(), -totals[1])
+    assert len(evidence.support) == len(evidence.features)
+    assert evidence.ranking[0] == ("direction 1", -totals[1])
+    assert [score for _, score in evidence.ranking] == sorted(-totals, reverse=True)
+
+
+@pytest.mark.parametrize("method", sorted(CLASSIFIERS))
+def test_evidence_for_another_class_and_against(method):
+    classifier = fitted(method)
+    totals = classifier.totals([query()])[0]
+    other = explain(classifier, query(), label="direction 2")
+    assert other.label == "direction 2"
+    assert np.isclose(other.support.sum(), -totals[2])
+    versus = explain(classifier, query(), label="direction 1", against="direction 2")
+    assert np.allclose(versus.support, explain(classifier, query()).support - other.support)
+    assert np.isclose(versus.map.sum(), totals[2] - totals[1])
+    assert versus.support.sum() > 0
+    turned = explain(classifier, query(), label="direction 2", against="direction 1")
+    assert np.allclose(turned.map, -versus.map)
+
+
+def test_against_alone_compares_the_answer():
+    evidence = explain(fitted(), query(), against="direction 0")
+    assert (evidence.label, evidence.against) == ("direction 1", "direction 0")
+
+
+def test_local_evidence_is_never_negative():
+    assert (explain(fitted(), query()).support >= 0).all()
+
+
+def test_integer_label_zero():
+    images, _ = grating_set()
+    classifier = LocalNBNN(5, descriptor=small_sift(), index="exact", n_jobs=1).fit(images, [0, 0, 1, 1, 2, 2])
+    assert explain(classifier, query(), label=0).label == 0
+    assert explain(classifier, query(), against=0).against == 0
+
+
+def test_budget_and_evidence_agree():
+    evidence = explain(fitted(query_budget=10), query())
+    assert len(evidence.support) == len(evidence.features) == 10
+    again = explain(fitted(query_budget=10), query())
+    assert np.array_equal(evidence.map, again.map)
+
+
+def test_errors():
+    classifier = fitted()
+    with pytest.raises(InvalidInputError, match="has no class 'zebra'; it knows 3: direction 0, direction 1"):
+        explain(classifier, query(), label="zebra")
+    with pytest.raises(InvalidInputError, match="has no class 'zebra'"):
+        explain(classifier, query(), against="zebra")
+    with pytest.raises(InvalidInputError, match="label and against are the same class, 'direction 1'"):
+        explain(classifier, query(), label="direction 1", against="direction 1")
+    with pytest.raises(InvalidInputError, match="same class"):
+        explain(classifier, query(), against="direction 1")
+    with pytest.raises(InvalidInputError, match="no descriptors"):
+        explain(classifier, flat_image())
+
+
+def test_unfitted():
+    with pytest.raises(NotFittedError):
+        explain(LocalNBNN(), query())

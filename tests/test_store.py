@@ -1,0 +1,242 @@
+"""The feature store: found by content and settings, whole entries only."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+from synthetic import grating, make_features, small_sift
+
+from lnbnn import DenseSIFT, FeatureStore
+from lnbnn.errors import InvalidInputError, LnbnnError
+from lnbnn.extraction import features_of, iter_features
+
+
+def some_features(n=5, dtype=np.uint8):
+    return make_features(np.arange(n * 8).reshape(n, 8).astype(dtype), seed=1)
+
+
+def files_in(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def assert_same(first, second):
+    for name in ("descriptors", "xy", "scale"):
+        a, b = getattr(first, name), getattr(second, name)
+        assert a.dtype == b.dtype
+        assert np.array_equal(a, b)
+    assert first.size == second.size
+
+
+class CountingSIFT(DenseSIFT):
+    """Counts how often it is asked."""
+
+    n_calls = 0
+
+    def extract(self, image):
+        type(self).n_calls += 1
+        return super().extract(image)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("n", [5, 0])
+def test_round_trip(tmp_path, dtype, n):
+    store = FeatureStore(tmp_path)
+    key = store.key(b"picture", DenseSIFT())
+    assert store.get(key) is None
+    store.put(key, some_features(n, dtype))
+    assert_same(FeatureStore(tmp_path).get(key), some_features(n, dtype))
+
+
+def test_key_changes_with_every_setting(tmp_path):
+    store = FeatureStore(tmp_path)
+    changed = {"bin_sizes": (4, 6), "step_px": 5, "min_contrast": 1.0, "longest_side": 200}
+    assert set(changed) == set(DenseSIFT.param_names()), "a new setting belongs in this test"
+    keys = {store.key(b"picture", DenseSIFT())}
+    for name, value in changed.items():
+        keys.add(store.key(b"picture", DenseSIFT(**{name: value})))
+    assert len(keys) == 1 + len(changed)
+
+
+def test_key_changes_with_content_version_and_name(tmp_path):
+    store = FeatureStore(tmp_path)
+
+    class Newer(DenseSIFT):
+        version = DenseSIFT.version + 1
+
+    class Other(DenseSIFT):
+        name = "other"
+
+    keys = [store.key(b"picture", DenseSIFT()), store.key(b"picturf", DenseSIFT()), store.key(b"", DenseSIFT())]
+    keys += [store.key(b"picture", Newer()), store.key(b"picture", Other())]
+    assert len(set(keys)) == 5
+
+
+def test_key_does_not_depend_on_how_settings_are_written(tmp_path):
+    store = FeatureStore(tmp_path)
+    key = store.key(b"picture", DenseSIFT((4, 6)))
+    assert store.key(b"picture", DenseSIFT([4, 6])) == key
+    assert FeatureStore(tmp_path / "other").key(b"picture", DenseSIFT((4, 6))) == key
+
+
+def test_key_of_numpy_settings(tmp_path):
+    store = FeatureStore(tmp_path)
+    key = store.key(b"picture", DenseSIFT((4, 6), step_px=3))
+    assert store.key(b"picture", DenseSIFT(np.array([4, 6]), step_px=np.int64(3))) == key
+
+
+def test_extracted_once(tmp_path):
+    path = tmp_path / "x.png"
+    Image.fromarray(grating(0, seed=1)).save(path)
+    store = FeatureStore(tmp_path / "store")
+    CountingSIFT.n_calls = 0
+    descriptor = CountingSIFT((4,), longest_side=48)
+    first = features_of(path, descriptor, store)
+    copy = tmp_path / "another name.png"
+    copy.write_bytes(path.read_bytes())
+    assert_same(features_of(copy, descriptor, store), first)
+    assert CountingSIFT.n_calls == 1
+    assert_same(features_of(path, descriptor), first)
+    assert CountingSIFT.n_calls == 2, "without a store nothing is kept"
+
+
+def test_many_images_share_a_store(tmp_path):
+    paths = []
+    for number in range(6):
+        paths.append(tmp_path / f"{number}.png")
+        Image.fromarray(grating(30 * number, seed=number)).save(paths[-1])
+    store = FeatureStore(tmp_path / "store")
+    first = list(iter_features(paths, small_sift(), n_jobs=2, store=store))
+    again = list(iter_features(paths, small_sift(), n_jobs=1, store=store))
+    for a, b in zip(first, again, strict=True):
+        assert_same(a, b)
+    assert len(files_in(tmp_path / "store")) == 6
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "text", "gone"])
+def test_corrupt_entry_is_rewritten(tmp_path, damage):
+    path = tmp_path / "x.png"
+    Image.fromarray(grating(0, seed=1)).save(path)
+    store = FeatureStore(tmp_path / "store")
+    good = features_of(path, small_sift(), store)
+    (entry,) = files_in(tmp_path / "store")
+    whole = entry.read_bytes()
+    if damage == "empty":
+        entry.write_bytes(b"")
+    elif damage == "cut":
+        entry.write_bytes(whole[: len(whole) // 2])
+    elif damage == "text":
+        entry.write_text("not an archive")
+    else:
+        entry.unlink()
+    assert_same(features_of(path, small_sift(), store), good)
+    assert entry.read_bytes() == whole
+
+
+def test_no_damage_to_an_entry_raises(tmp_path):
+    """Whatever byte is changed, the entry is whole (a byte that says nothing), or absent."""
+    store = FeatureStore(tmp_path)
+    key = store.key(b"picture", DenseSIFT())
+    store.put(key, some_features())
+    (entry,) = files_in(tmp_path)
+    whole = entry.read_bytes()
+    n_absent = 0
+    for place in range(0, len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x09
+        entry.write_bytes(damaged)
+        found = store.get(key)
+        n_absent += found is None
+        if found is not None:
+            assert_same(found, some_features())
+    assert n_absent > len(whole) // 4
+    entry.write_bytes(whole)
+    assert_same(store.get(key), some_features())
+
+
+def test_entry_with_impossible_content_counts_as_absent(tmp_path):
+    store = FeatureStore(tmp_path)
+    key = store.key(b"picture", DenseSIFT())
+    store.put(key, some_features())
+    (entry,) = files_in(tmp_path)
+    fine = {"descriptors": np.zeros((2, 4), np.uint8), "xy": np.zeros((2, 2)), "scale": np.ones(2), "size": [5, 5]}
+    for changes in ({"xy": np.full((2, 2), 7.0)}, {"size": [5]}, {"size": [0, 5]}, {"scale": np.ones(3)}):
+        with open(entry, "wb") as file:
+            np.savez(file, **{**fine, **changes})
+        assert store.get(key) is None
+    with open(entry, "wb") as file:
+        np.savez(file, **{name: fine[name] for name in ("descriptors", "xy", "size")})
+    assert store.get(key) is None
+
+
+def test_pickled_content_is_never_run(tmp_path):
+    store = FeatureStore(tmp_path)
+    key = store.key(b"picture", DenseSIFT())
+    store.put(key, some_features())
+    (entry,) = files_in(tmp_path)
+    bomb = np.array([[object()]], dtype=object)
+    with open(entry, "wb") as file:
+        np.savez(file, allow_pickle=True, descriptors=bomb, xy=np.zeros((1, 2)), scale=np.ones(1), size=[5, 5])
+    assert store.get(key) is None
+
+
+def test_full_disk_raises_and_leaves_nothing(tmp_path, monkeypatch):
+    store = FeatureStore(tmp_path)
+    key = store.key(b"picture", DenseSIFT())
+
+    def savez(file, **arrays):
+        file.write(b"half of an entry")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "savez", savez)
+    with pytest.raises(LnbnnError, match=r"features cannot be stored \(No space left on device\)"):
+        store.put(key, some_features())
+    assert files_in(tmp_path) == []
+    assert store.get(key) is None
+
+
+def test_interrupt_leaves_nothing(tmp_path, monkeypatch):
+    store = FeatureStore(tmp_path)
+    key = store.key(b"picture", DenseSIFT())
+
+    def savez(file, **arrays):
+        file.write(b"half of an entry")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez", savez)
+    with pytest.raises(KeyboardInterrupt):
+        store.put(key, some_features())
+    assert files_in(tmp_path) == []
+
+
+def test_failed_replacement_keeps_the_old_entry(tmp_path, monkeypatch):
+    store = FeatureStore(tmp_path)
+    key = store.key(b"picture", DenseSIFT())
+    store.put(key, some_features())
+
+    def replace(source, target):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(LnbnnError, match="Read-only file system"):
+        store.put(key, some_features(3))
+    assert len(files_in(tmp_path)) == 1
+    assert_same(store.get(key), some_features())
+
+
+def test_put_replaces(tmp_path):
+    store = FeatureStore(tmp_path)
+    key = store.key(b"picture", DenseSIFT())
+    store.put(key, some_features())
+    store.put(key, some_features(3))
+    assert len(store.get(key)) == 3
+    assert len(files_in(tmp_path)) == 1
+
+
+def test_file_in_the_way(tmp_path):
+    (tmp_path / "store").write_text("")
+    with pytest.raises(InvalidInputError, match=r"store: cannot be used as a feature cache"):
+        FeatureStore(tmp_path / "store")
