@@ -76,7 +76,7 @@ def test_clone(method):
 def test_clone_with_a_descriptor_object(method):
     classifier = make(method, descriptor=small_sift(), descriptor_params=None)
     copy = clone(classifier)
-    assert copy.descriptor.get_params() == small_sift().get_params()
+    assert copy.descriptor.settings() == small_sift().settings()
     assert np.array_equal(copy.fit(*grating_set()).predict(queries()[0]), queries()[1])
 
 

@@ -76,7 +76,7 @@ def test_fit_starts_from_a_preset_and_options_change_it(photos, tmp_path, run):
 def test_fit_takes_a_single_bin_size(photos, tmp_path, run_main):
     outcome = run_main("fit", photos, tmp_path / "model", "-D", "bin_sizes=6", "-D", "longest_side=96")
     assert outcome.code == 0
-    assert lnbnn.load(tmp_path / "model").descriptor_.get_params()["bin_sizes"] == 6
+    assert lnbnn.load(tmp_path / "model").descriptor_.settings()["bin_sizes"] == 6
 
 
 def test_fit_with_nbnn_gives_a_model_that_predicts(photos, tmp_path, run):

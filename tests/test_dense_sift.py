@@ -396,8 +396,8 @@ def test_every_descriptor_keeps_its_promises(name):
     assert features.n_dims == descriptor.n_dims
     assert len(features) > 0
     assert max(features.size) == descriptor.longest_side
-    again = make_descriptor(name, descriptor.get_params())
-    assert again.get_params() == descriptor.get_params()
+    again = make_descriptor(name, descriptor.settings())
+    assert again.settings() == descriptor.settings()
 
 
 @pytest.mark.parametrize(

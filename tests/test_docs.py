@@ -35,7 +35,7 @@ def test_every_registered_name_is_documented():
 def test_documented_defaults_are_the_constructors():
     table = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", _text("docs/descriptors.md"), flags=re.MULTILINE)
     documented = {name: default.strip() for name, default in table}
-    params = make_descriptor("dense-sift").get_params()
+    params = make_descriptor("dense-sift").settings()
     assert documented == {
         name: ", ".join(map(str, value)) if isinstance(value, list) else str(value) for name, value in params.items()
     }

@@ -272,7 +272,7 @@ def test_save_and_load_give_the_same(form, n_removed, tmp_path):
     index.remove(ids[:n_removed])
     before = index.search(queries, 7)
     index.save(tmp_path)
-    again = type(index).load(tmp_path, index.get_params())
+    again = type(index).load(tmp_path, index.settings())
     assert len(again) == N - n_removed
     assert again.describe() == index.describe()
     for got, expected in zip(again.search(queries, 7), before, strict=True):
@@ -290,9 +290,9 @@ def test_cut_short_file_is_refused(form, tmp_path):
         whole = file.read_bytes()
         file.write_bytes(whole[: len(whole) // 2])
         with pytest.raises(ModelFormatError, match=file.name):
-            type(index).load(tmp_path, index.get_params())
+            type(index).load(tmp_path, index.settings())
         file.write_bytes(whole)
-    type(index).load(tmp_path, index.get_params())
+    type(index).load(tmp_path, index.settings())
 
 
 def test_float_vectors(form):
@@ -498,3 +498,22 @@ def test_another_seed_another_training():
     ]
     assert np.array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("n", [2, 15, 16, 17])
+def test_4_bit_form_of_few_vectors(n):
+    vectors, queries = vectors_and_queries(n=n)
+    distances, _ = filled("faiss ivf-4bit", vectors).search(queries, 2)
+    assert np.array_equal(distances, filled("exact", vectors).search(queries, 2)[0])
+
+
+def test_grown_past_the_size_of_its_form_and_loaded(tmp_path):
+    """A flat index that has grown beyond 20,000 vectors answers the same after it is opened again."""
+    vectors, queries = vectors_and_queries(n=20_050, n_dims=4)
+    index = filled("faiss", vectors[:19_990], np.arange(19_990)).build()
+    index.add(vectors[19_990:], np.arange(19_990, 20_050))
+    before = index.search(queries, 10)
+    index.save(tmp_path)
+    again = type(index).load(tmp_path, index.settings())
+    assert again.describe() == index.describe()
+    assert again.search(queries, 10)[0].tobytes() == before[0].tobytes()

@@ -93,7 +93,9 @@ def evaluate(
     """
     if len(images) != len(labels) or not len(images):
         raise InvalidInputError(f"expected as many labels as images, at least one; got {len(labels)}, {len(images)}.")
-    answers = (*classifier.classes_.tolist(), NO_ANSWER)
+    if on_error not in ("raise", "skip"):
+        raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
+    answers = (*classifier.fitted_classes().tolist(), NO_ANSWER)
     columns = {answer: place for place, answer in enumerate(answers)}
     pairs: list[tuple[Any, int]] = []
     skipped: list[tuple[str, str]] = []

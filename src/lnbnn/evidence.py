@@ -44,7 +44,7 @@ class Evidence:
 
 def explain(classifier: ImageClassifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
     """The evidence in an image for a class (by default the answer), alone or against another class."""
-    classes = classifier.classes_.tolist()
+    classes = classifier.fitted_classes().tolist()
     features = classifier.query_features(image)
     if len(features) == 0:
         raise InvalidInputError("the picture has no descriptors (flat or too small): there is no evidence to show.")

@@ -20,9 +20,10 @@ _UNIT = 127.0  # the length an 8-bit descriptor's unit vector has
 
 def check_location_weight(location_weight: float) -> None:
     """Raise unless the weight (the paper's alpha) can be used."""
-    if not (math.isfinite(location_weight) and 0.0 <= location_weight <= MAX_LOCATION_WEIGHT):
+    is_number = isinstance(location_weight, int | float | np.integer | np.floating)
+    if not (is_number and math.isfinite(location_weight) and 0.0 <= location_weight <= MAX_LOCATION_WEIGHT):
         raise InvalidInputError(
-            f"location_weight must be from 0 (location ignored) to {MAX_LOCATION_WEIGHT:g}; got {location_weight}."
+            f"location_weight must be from 0 (location ignored) to {MAX_LOCATION_WEIGHT:g}; got {location_weight!r}."
         )
 
 

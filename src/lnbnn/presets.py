@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from lnbnn.errors import UnknownNameError
@@ -30,4 +31,4 @@ def preset_params(name: str) -> dict[str, Any]:
     """Constructor keywords of a preset: what it changes from the defaults."""
     if name not in PRESETS:
         raise UnknownNameError(f"Unknown preset {name!r}; choose one of: {', '.join(sorted(PRESETS))}.")
-    return {key: dict(value) if isinstance(value, dict) else value for key, value in PRESETS[name].items()}
+    return copy.deepcopy(PRESETS[name])

@@ -9,7 +9,18 @@ import numpy as np
 
 from lnbnn.errors import InvalidInputError, LnbnnError
 
-__all__ = ["Configurable", "check_whole"]
+__all__ = ["Configurable", "check_whole", "plain"]
+
+
+def plain(value: Any) -> Any:
+    """A setting as JSON has it: NumPy numbers become Python's, tuples and arrays become lists."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    return value
 
 
 def check_whole(name: str, value: object, low: int, high: int) -> None:
@@ -30,10 +41,9 @@ class Configurable:
     def check_params(self) -> None:
         """Raise :class:`~lnbnn.errors.InvalidInputError` when a setting makes no sense."""
 
-    def get_params(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """The settings, as plain values that survive JSON."""
-        params = {name: getattr(self, name) for name in self.param_names()}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in params.items()}
+        return {name: plain(getattr(self, name)) for name in self.param_names()}
 
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> Self:
@@ -59,4 +69,4 @@ class Configurable:
         return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_params().items())})"
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.settings().items())})"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +35,7 @@ class FeatureStore:
 
     def key(self, image_bytes: bytes, descriptor: Descriptor) -> str:
         """Hexadecimal name of the entry for this picture file and these settings."""
-        settings = [_LAYOUT, descriptor.name, descriptor.version, descriptor.get_params()]
+        settings = [_LAYOUT, descriptor.name, descriptor.version, descriptor.settings()]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(hashlib.sha256(image_bytes).digest())
         return digest.hexdigest()
@@ -44,10 +43,10 @@ class FeatureStore:
     def get(self, key: str) -> ImageFeatures | None:
         """The stored features, or None."""
         try:
-            with np.load(self._path(key), allow_pickle=False) as arrays:
+            with open(self._path(key), "rb") as file, np.load(file, allow_pickle=False) as arrays:
                 width, height = (int(side) for side in arrays["size"])
                 return ImageFeatures(arrays["descriptors"], arrays["xy"], arrays["scale"], (width, height))
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        except Exception:  # zipfile and NumPy raise many types on a damaged file; each means that there is no entry
             return None
 
     def put(self, key: str, features: ImageFeatures) -> None:

@@ -23,7 +23,7 @@ from lnbnn.indexes import make_index
 from lnbnn.location import append_location, check_location_weight
 from lnbnn.model_folder import write_model
 from lnbnn.scoring import Updates
-from lnbnn.settings import check_whole
+from lnbnn.settings import check_whole, plain
 from lnbnn.store import FeatureStore
 from lnbnn.version import __version__
 
@@ -169,7 +169,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_images, n_classes)
         """
         images = list(X)
-        result = np.zeros((len(images), len(self._fitted_classes())))
+        result = np.zeros((len(images), len(self.fitted_classes())))
         for row, found in enumerate(self._iter_totals(images)):
             if isinstance(found, ImageReadError):
                 raise found
@@ -188,11 +188,11 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Sequence[ImageLike]) -> NDArray[np.generic]:
         """The class with the lowest total; of equal ones the first in ``classes_``."""
-        return self._fitted_classes()[np.argmin(self.totals(X), axis=1)]
+        return self.fitted_classes()[np.argmin(self.totals(X), axis=1)]
 
     def iter_answers(self, X: Sequence[ImageLike], *, store: FeatureStore | None = None) -> Iterator[Answer]:
         """An :class:`Answer` an image, in order, each as soon as it is known; a bad file does not stop the rest."""
-        classes = self._fitted_classes().tolist()
+        classes = self.fitted_classes().tolist()
         images = list(X)
         for position, found in enumerate(self._iter_totals(images, store)):
             name = name_of(images[position], position)
@@ -208,7 +208,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     def _iter_totals(
         self, images: Sequence[ImageLike], store: FeatureStore | None = None
     ) -> Iterator[tuple[NDArray[np.float64], int] | ImageReadError]:
-        n_classes = len(self._fitted_classes())
+        n_classes = len(self.fitted_classes())
 
         def work(image: ImageLike) -> tuple[NDArray[np.float64], int] | ImageReadError:
             try:
@@ -221,7 +221,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
 
     def query_features(self, image: ImageLike) -> ImageFeatures:
         """The features of a query image that are searched for: all of them, or a seeded choice within the budget."""
-        self._fitted_classes()
+        self.fitted_classes()
         features = features_of(image, self.descriptor_)
         n = len(features)
         budget = self.query_budget
@@ -265,11 +265,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model as a folder; see ``docs/model-format.md``. Opened again by :func:`lnbnn.load`."""
+        classes = self.fitted_classes()
         manifest = {
             "lnbnn_version": __version__,
             "method": self.method,
             "params": self.plain_params(),
-            "classes": self._fitted_classes().tolist(),
+            "classes": classes.tolist(),
             "images": [[image.name, image.label, image.n_descriptors] for image in self.images_],
         }
         write_model(path, manifest, self._save_reference, overwrite=overwrite)
@@ -300,10 +301,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
 
     def plain_params(self) -> dict[str, Any]:
         """The settings as plain values; the number of threads is left out, a descriptor object becomes its name."""
-        params = self.get_params(deep=False)
+        params = plain(self.get_params(deep=False) | {"descriptor": None})
         del params["n_jobs"]
         params["descriptor"] = self.descriptor_.name
-        params["descriptor_params"] = self.descriptor_.get_params()
+        params["descriptor_params"] = self.descriptor_.settings()
         return params
 
     # ---- checks and small steps ---------------------------------------------------------------------------------
@@ -335,7 +336,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     def _vectors(self, features: ImageFeatures) -> NDArray[np.generic]:
         return append_location(features, self.location_weight)
 
-    def _fitted_classes(self) -> NDArray[np.generic]:
+    def fitted_classes(self) -> NDArray[np.generic]:
+        """``classes_``, or scikit-learn's NotFittedError before :meth:`fit`."""
         check_is_fitted(self, "classes_")
         return self.classes_
 
@@ -350,6 +352,6 @@ def _check_labels(y: ArrayLike, n_images: int) -> list[Any]:
         raise InvalidInputError(f"y must hold one label an image ({n_images}); got shape {labels.shape}.")
     if n_images == 0:
         raise InvalidInputError("fit needs at least one image; got none.")
-    if labels.dtype.kind not in "USiu" and not all(isinstance(label, str) for label in labels):
+    if labels.dtype.kind not in "Uiu" and not all(isinstance(label, str) for label in labels):
         raise InvalidInputError(f"labels must be all strings or all whole numbers; got dtype {labels.dtype}.")
     return labels.tolist()

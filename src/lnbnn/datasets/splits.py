@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def split_images(
                 f"class {label!r} has {len(places)} images; {n_first} for training leave none to test on. "
                 "Ask for fewer, or leave the class out."
             )
-        name_seed = int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big")
+        name_seed = int.from_bytes(hashlib.sha256(os.fsencode(label)).digest()[:8], "big")
         order = places[np.random.default_rng([seed, name_seed]).permutation(len(places))]
         train += sorted(order[:n_first])
         test += sorted(order[n_first:] if n_test is None else order[n_first : n_first + n_test])

@@ -63,7 +63,7 @@ class DenseSIFT(Descriptor):
     >>> image = np.zeros((40, 40), np.uint8); image[:, 20:] = 255
     >>> features = DenseSIFT(bin_sizes=(4,), longest_side=40).extract(image)
     >>> features.descriptors.shape, features.descriptors.dtype
-    ((25, 128), dtype('uint8'))
+    ((15, 128), dtype('uint8'))
     """
 
     name = "dense-sift"

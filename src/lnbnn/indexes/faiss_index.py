@@ -19,6 +19,7 @@ __all__ = ["FaissIndex"]
 
 _FORMS = ("auto", "flat", "ivf-8bit", "ivf-4bit")
 _FLAT_UP_TO = 20_000
+_MIN_FOR_CODES = 16  # fewer vectors cannot train 4-bit codes
 _8BIT_UP_TO = 100_000
 _PROBES = {"ivf-8bit": 8, "ivf-4bit": 2}
 _ROWS_A_BLOCK = 200_000
@@ -36,7 +37,8 @@ class FaissIndex(Index):
     form : {"auto", "flat", "ivf-8bit", "ivf-4bit"}, default="auto"
         ``flat`` compares with every vector (``auto``: up to 20,000 of them). ``ivf-8bit`` compares with every vector of
         the nearest lists (``auto``: up to 100,000). ``ivf-4bit`` scans 4-bit product codes of the nearest lists and
-        compares the best candidates again with the vectors themselves.
+        compares the best candidates again with the vectors themselves; fewer than 16 vectors have no codes and are
+        ``flat``.
     n_lists : int, optional
         Number of inverted lists; by default the power of two nearest to 0.7 times the square root of the number of
         vectors.
@@ -96,7 +98,7 @@ class FaissIndex(Index):
 
     def _form_for(self, n_rows: int) -> str:
         if self.form != "auto":
-            return self.form
+            return "flat" if self.form == "ivf-4bit" and n_rows < _MIN_FOR_CODES else self.form
         return "flat" if n_rows <= _FLAT_UP_TO else "ivf-8bit" if n_rows <= _8BIT_UP_TO else "ivf-4bit"
 
     def _train(self, n_rows: int) -> faiss.IndexIVF:
@@ -120,8 +122,12 @@ class FaissIndex(Index):
         centres = faiss.IndexFlatL2(self._width)
         centres.add(kmeans.centroids)
         if self._form == "ivf-8bit":
-            code = faiss.ScalarQuantizer.QT_8bit_direct if is_8_bit else faiss.ScalarQuantizer.QT_fp16
-            structure = faiss.IndexIVFScalarQuantizer(centres, self._width, n_lists, code, faiss.METRIC_L2, False)
+            code = faiss.ScalarQuantizer.QT_8bit_direct
+            structure = (
+                faiss.IndexIVFScalarQuantizer(centres, self._width, n_lists, code, faiss.METRIC_L2, False)
+                if is_8_bit
+                else faiss.IndexIVFFlat(centres, self._width, n_lists)
+            )
         else:
             structure = faiss.IndexIVFPQFastScan(centres, self._width, n_lists, self._width // _DIMS_A_CODE, 4)
         centres.this.disown()
@@ -213,7 +219,11 @@ class FaissIndex(Index):
             structure = faiss.read_index(str(folder / "index.faiss"))
         except RuntimeError as error:
             raise ModelFormatError(f"{folder / 'index.faiss'}: damaged or cut short; fit the model again.") from error
-        forms = {faiss.IndexIVFScalarQuantizer: "ivf-8bit", faiss.IndexIVFPQFastScan: "ivf-4bit"}
+        forms = {
+            faiss.IndexIVFScalarQuantizer: "ivf-8bit",
+            faiss.IndexIVFFlat: "ivf-8bit",
+            faiss.IndexIVFPQFastScan: "ivf-4bit",
+        }
         self._width = -(-table.n_dims // 8) * 8
         if type(structure) not in forms or structure.d != self._width or structure.ntotal != len(table.vectors):
             raise ModelFormatError(f"{folder}: index.faiss does not fit vectors.npy; fit the model again.")
