@@ -10,6 +10,9 @@ from pathlib import Path
 
 __all__ = ["atomic_path"]
 
+_UMASK = os.umask(0)  # the mask can only be read by setting it, which is safe here, before any thread
+os.umask(_UMASK)
+
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -19,9 +22,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     os.close(handle)
     try:
         yield Path(name)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # a temporary file is private; the finished one is like any other
+        os.chmod(name, 0o666 & ~_UMASK)  # a temporary file is private; the finished one is like any other
         os.replace(name, target)
     finally:
         Path(name).unlink(missing_ok=True)

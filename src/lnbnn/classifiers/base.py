@@ -124,6 +124,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         given = _check_labels(y, len(images))
         if on_error not in ("raise", "skip"):
             raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
+        self.__dict__.pop("classes_", None)  # a fit that fails leaves no half-new model
         self.descriptor_ = self._make_descriptor()
         kept: list[tuple[str, Any, int]] = []
         self.skipped_: list[tuple[str, str]] = []
@@ -352,6 +353,9 @@ def _check_labels(y: ArrayLike, n_images: int) -> list[Any]:
         raise InvalidInputError(f"y must hold one label an image ({n_images}); got shape {labels.shape}.")
     if n_images == 0:
         raise InvalidInputError("fit needs at least one image; got none.")
-    if labels.dtype.kind not in "Uiu" and not all(isinstance(label, str) for label in labels):
+    given: list[Any] = y.tolist() if isinstance(y, np.ndarray) else list(y)  # type: ignore[arg-type]
+    all_text = all(isinstance(label, str) for label in given)
+    all_whole = all(isinstance(label, int | np.integer) and not isinstance(label, bool) for label in given)
+    if not (all_text or all_whole):
         raise InvalidInputError(f"labels must be all strings or all whole numbers; got dtype {labels.dtype}.")
-    return labels.tolist()
+    return [label if all_text else int(label) for label in given]

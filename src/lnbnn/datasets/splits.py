@@ -37,7 +37,7 @@ def split_images(
     test: list[int] = []
     for label in sorted(set(images.labels)):
         places = np.flatnonzero(labels == label)
-        n_first = int(np.ceil(n_train * len(places))) if is_share else int(n_train)
+        n_first = int(np.ceil(n_train * len(places) - 1e-9)) if is_share else int(n_train)
         if len(places) <= n_first and not is_share:
             raise InvalidInputError(
                 f"class {label!r} has {len(places)} images; {n_first} for training leave none to test on. "

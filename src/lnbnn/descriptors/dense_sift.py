@@ -94,7 +94,7 @@ class DenseSIFT(Descriptor):
         check_whole("longest_side", self.longest_side, 8, 10_000)
 
     def _bins(self) -> list[int]:
-        return [self.bin_sizes] if isinstance(self.bin_sizes, int) else list(self.bin_sizes)
+        return [self.bin_sizes] if isinstance(self.bin_sizes, int | np.integer) else list(self.bin_sizes)
 
     def extract(self, image: NDArray[np.generic]) -> ImageFeatures:
         """Descriptors of one image of any size."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Self
@@ -30,6 +31,7 @@ class Index(Configurable, ABC):
     def __init__(self) -> None:
         self._table: VectorTable | None = None
         self._built = False
+        self._building = threading.Lock()
 
     # ---- the contract -------------------------------------------------------------------------------------------
 
@@ -59,12 +61,15 @@ class Index(Configurable, ABC):
 
     def build(self) -> Self:
         """Make the search structure now rather than on the first search."""
-        if not self._built:
-            if self._table is None or len(self._table) == 0:
-                raise InvalidInputError("an index needs at least one vector; add some before building or searching.")
-            self._table.drop_removed()
-            self._build_rows()
-            self._built = True
+        with self._building:
+            if not self._built:
+                if self._table is None or len(self._table) == 0:
+                    raise InvalidInputError(
+                        "an index needs at least one vector; add some before building or searching."
+                    )
+                self._table.drop_removed()
+                self._build_rows()
+                self._built = True
         return self
 
     def search(self, queries: NDArray[np.generic], n_neighbors: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

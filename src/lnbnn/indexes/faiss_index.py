@@ -137,6 +137,9 @@ class FaissIndex(Index):
 
     def _append_rows(self, start: int) -> None:
         vectors = self._require_table().vectors
+        if start > 0 and self._form_for(len(vectors)) != self._form:
+            self._built = False  # it has outgrown its form: made anew on the next search
+            return
         for block in range(start, len(vectors), _ROWS_A_BLOCK):
             part = self._widen(vectors[block : block + _ROWS_A_BLOCK])
             if self._form == "flat":
