@@ -18,7 +18,7 @@ from synthetic import flat_image, grating, grating_set, make_features, small_sif
 
 from lnbnn import NBNN, DenseSIFT, FeatureStore, ImageFeatures, LocalNBNN, load
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.base import descriptor_ids, image_of_descriptor
+from lnbnn.classifiers.neighbors import ids_of_image, image_of_id
 from lnbnn.errors import ImageReadError, InvalidInputError, UnknownNameError
 from lnbnn.registry import resolve
 
@@ -102,7 +102,7 @@ def test_fit_returns_self_and_sets_what_it_promises(method):
     assert [classifier.classes_[image.label] for image in classifier.images_] == labels
     assert all(image.n_descriptors == 36 for image in classifier.images_)
     assert classifier.skipped_ == []
-    assert isinstance(classifier.describe_index(), str)
+    assert isinstance(classifier.describe(), str)
     assert classifier.nbytes_ >= 6 * 36 * 130
 
 
@@ -494,7 +494,7 @@ def assert_same_model(again, classifier):
     assert type(again) is type(classifier)
     assert again.classes_.tolist() == classifier.classes_.tolist()
     assert again.images_ == classifier.images_
-    assert again.describe_index() == classifier.describe_index()
+    assert again.describe() == classifier.describe()
     assert again.totals(queries()[0]).tobytes() == classifier.totals(queries()[0]).tobytes()
     assert again.predict(queries()[0]).tolist() == classifier.predict(queries()[0]).tolist()
 
@@ -659,9 +659,21 @@ def test_numpy_n_neighbors_is_saved(tmp_path):
     assert load(tmp_path / "model").n_neighbors == 5
 
 
-def test_descriptor_ids():
-    ids = descriptor_ids(5, 3)
-    assert ids.tolist() == [(5 << 20), (5 << 20) + 1, (5 << 20) + 2]
-    assert image_of_descriptor(np.append(ids, -1)).tolist() == [5, 5, 5, -1]
+def test_ids_of_an_image():
+    ids = ids_of_image(5, 3)
+    assert list(ids) == [(5 << 20), (5 << 20) + 1, (5 << 20) + 2]
+    assert image_of_id(np.append(np.array(ids), -1)).tolist() == [5, 5, 5, -1]
     with pytest.raises(InvalidInputError, match="at most 1048576 descriptors; got 1048577"):
-        descriptor_ids(0, (1 << 20) + 1)
+        ids_of_image(0, (1 << 20) + 1)
+
+
+@pytest.mark.parametrize("method", ["local-nbnn", "nbnn"])
+def test_leaving_an_image_out_is_fitting_without_it(method):
+    images, labels = grating_set(n_classes=3, n_images=3)
+    classifier = make(method, index="exact", query_budget=None).fit(images, labels)
+    found = classifier.reference_totals()
+    assert found.shape == (9, 3)
+    for number in range(9):
+        rest = [place for place in range(9) if place != number]
+        without = clone(classifier).fit([images[i] for i in rest], [labels[i] for i in rest])
+        assert np.array_equal(without.totals([images[number]])[0], found[number])

@@ -517,3 +517,34 @@ def test_grown_past_the_size_of_its_form_and_loaded(tmp_path):
     again = type(index).load(tmp_path, index.settings())
     assert again.describe() == index.describe()
     assert again.search(queries, 10)[0].tobytes() == before[0].tobytes()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("n_removed", [0, 40])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_ids_left_out_count_as_absent(form, n_removed, shuffled):
+    vectors, _ = vectors_and_queries()
+    ids = np.arange(N) + 1000
+    if shuffled:
+        ids = np.random.default_rng(3).permutation(ids)
+    index = filled(form, vectors, ids).build()
+    index.remove(np.arange(1000, 1000 + n_removed))
+    hidden = range(1100, 1300)
+    kept = (ids >= 1000 + n_removed) & ~((ids >= hidden.start) & (ids < hidden.stop))
+    distances, found = index.search(vectors[:60], 5, leave_out=hidden)
+    assert np.isin(found[found >= 0], ids[kept]).all()
+    assert np.isfinite(distances).any()
+    expected = filled(form, vectors[kept], ids[kept]).search(vectors[:60], 5)[0]
+    if form in ("exact", "faiss flat"):
+        assert np.array_equal(distances, expected)
+    plain = index.search(vectors[:60], 5)[1]
+    assert np.isin(plain, np.asarray(hidden)).any(), "without leaving them out they are found"
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_vectors_are_looked_up_by_id(shuffled):
+    vectors, _ = vectors_and_queries()
+    ids = np.arange(N)[::-1].copy() if shuffled else np.arange(N)
+    index = filled("exact", vectors, ids)
+    expected = vectors[(ids >= 20) & (ids < 25)]
+    assert np.array_equal(index.vectors_of(range(20, 25)), expected)

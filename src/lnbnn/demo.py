@@ -53,7 +53,7 @@ def run_demo(output: Path, *, data: Path | None = None, seed: int = 0, progress:
     notes += tuple(reason for _, reason in (*classifier.skipped_, *evaluation.skipped))
     pictures = _draw(output, classifier, query, evaluation, progress)
     return DemoReport(
-        evaluation, len(classifier.images_), len(classifier.index_), classifier.describe_index(), fit_s, pictures, notes
+        evaluation, len(classifier.images_), len(classifier.index_), classifier.describe(), fit_s, pictures, notes
     )
 
 

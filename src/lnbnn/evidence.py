@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.classifiers.neighbors import NeighborClassifier
 from lnbnn.errors import InvalidInputError
 from lnbnn.extraction import ImageLike
 from lnbnn.features import ImageFeatures
@@ -44,14 +45,14 @@ class Evidence:
 
 def explain(classifier: ImageClassifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
     """The evidence in an image for a class (by default the answer), alone or against another class."""
+    if not isinstance(classifier, NeighborClassifier):
+        raise InvalidInputError(f"method {classifier.method!r} has no patch matches to show; use local-nbnn or nbnn.")
     classes = classifier.fitted_classes().tolist()
     features = classifier.query_features(image)
     if len(features) == 0:
         raise InvalidInputError("the picture has no descriptors (flat or too small): there is no evidence to show.")
     updates = classifier.updates(image)
-    totals = updates.totals(len(classes))
-    order = np.argsort(totals, kind="stable")
-    ranking = tuple((classes[place], float(0.0 - totals[place])) for place in order)
+    ranking = classifier.ranking(0.0 - updates.totals(len(classes)))
     label = ranking[0][0] if label is None else label
     support = -updates.of_class(_place(classes, label))
     if against is not None:

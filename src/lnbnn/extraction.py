@@ -26,6 +26,7 @@ ImageLike: TypeAlias = str | os.PathLike[str] | NDArray[np.generic] | ImageFeatu
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called as ``progress(stage, done, total)`` while a long step runs."""
 
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
@@ -69,24 +70,20 @@ def iter_features(
     return map_in_order(work, images, n_jobs)
 
 
-def map_in_order(
-    work: Callable[[ImageLike], _Result], images: Iterable[ImageLike], n_jobs: int | None
-) -> Iterator[_Result]:
-    """Apply ``work`` to each image on ``n_jobs`` threads (None: all cores); yields in order, a few ahead at most."""
+def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item], n_jobs: int | None) -> Iterator[_Result]:
+    """Apply ``work`` to each item on ``n_jobs`` threads (None: all cores); yields in order, a few ahead at most."""
     if n_jobs is not None and (int(n_jobs) != n_jobs or n_jobs < 1):
         raise InvalidInputError(f"n_jobs must be a whole number, at least 1, or None for all cores; got {n_jobs}.")
     n_threads = cpu_count() if n_jobs is None else int(n_jobs)
-    return map(work, images) if n_threads == 1 else _map_on_threads(work, images, n_threads)
+    return map(work, items) if n_threads == 1 else _map_on_threads(work, items, n_threads)
 
 
-def _map_on_threads(
-    work: Callable[[ImageLike], _Result], images: Iterable[ImageLike], n_threads: int
-) -> Iterator[_Result]:
+def _map_on_threads(work: Callable[[_Item], _Result], items: Iterable[_Item], n_threads: int) -> Iterator[_Result]:
     waiting: deque[Future[_Result]] = deque()
     pool = ThreadPoolExecutor(n_threads)
     try:
-        for image in images:
-            waiting.append(pool.submit(work, image))
+        for item in items:
+            waiting.append(pool.submit(work, item))
             if len(waiting) > 2 * n_threads:
                 yield waiting.popleft().result()
         while waiting:

@@ -1,4 +1,4 @@
-"""What every classifier of images shares: from images to features, from updates to answers, and to a model folder."""
+"""What every classifier of images shares: from images to features, from scores to answers, and to a model folder."""
 
 from __future__ import annotations
 
@@ -19,34 +19,14 @@ from lnbnn.descriptors import Descriptor, make_descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, features_of, iter_features, map_in_order, name_of, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.indexes import make_index
-from lnbnn.location import append_location, check_location_weight
 from lnbnn.model_folder import write_model
-from lnbnn.scoring import Updates
 from lnbnn.settings import check_whole, plain
 from lnbnn.store import FeatureStore
 from lnbnn.version import __version__
 
-__all__ = ["Answer", "ImageClassifier", "ReferenceImage", "descriptor_ids", "image_of_descriptor"]
+__all__ = ["Answer", "ImageClassifier", "ReferenceImage"]
 
 _logger = logging.getLogger(__name__)
-
-_DESCRIPTOR_BITS = 20  # of a descriptor's id; the bits above are the number of its image
-_MAX_DESCRIPTORS = 1 << _DESCRIPTOR_BITS
-
-
-def descriptor_ids(image_id: int, n_descriptors: int) -> NDArray[np.int64]:
-    """Stable ids of an image's descriptors: the image's number, then the descriptor's own."""
-    if n_descriptors > _MAX_DESCRIPTORS:
-        raise InvalidInputError(
-            f"an image may have at most {_MAX_DESCRIPTORS} descriptors; got {n_descriptors}. Use a coarser grid."
-        )
-    return (np.int64(image_id) << _DESCRIPTOR_BITS) + np.arange(n_descriptors, dtype=np.int64)
-
-
-def image_of_descriptor(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The image each descriptor id belongs to; -1 stays -1."""
-    return ids >> _DESCRIPTOR_BITS
 
 
 @dataclass(frozen=True)
@@ -74,21 +54,17 @@ class Answer:
 
 
 class ImageClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the classifiers over nearest-neighbour indexes of local descriptors.
+    """Base of all classifiers: images in, local descriptors between, scores out.
 
-    A subclass gives :meth:`_start_reference`, :meth:`_add_reference` and :meth:`updates`; it stores its settings in a
-    constructor of its own, as scikit-learn asks.
+    A subclass stores its settings in a constructor of its own, as scikit-learn asks, and writes the methods under
+    "what a method writes": how it takes in the features of labelled images, and how it scores those of a new one.
     """
 
     method: ClassVar[str]
     """The registry name."""
 
-    location_weight: float
     descriptor: str | Descriptor
     descriptor_params: dict[str, Any] | None
-    index: str
-    index_params: dict[str, Any] | None
-    query_budget: int | float | None
     n_jobs: int | None
     random_state: int
 
@@ -103,7 +79,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> Self:
-        """Take the descriptors of labelled images into the index.
+        """Learn from labelled images.
 
         Parameters
         ----------
@@ -128,7 +104,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         self.descriptor_ = self._make_descriptor()
         kept: list[tuple[str, Any, int]] = []
         self.skipped_: list[tuple[str, str]] = []
-        self._start_reference()
+        self._start_fit()
         found = iter_features(images, self.descriptor_, n_jobs=self.n_jobs, store=store)
         for position, features in enumerate(found):
             name = name_of(images[position], position)
@@ -139,31 +115,26 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             elif len(features) == 0:
                 self.skipped_.append((name, _no_descriptors(name)))
             else:
-                vectors = self._vectors(features)
-                self._add_reference(vectors, descriptor_ids(len(kept), len(vectors)), given[position])
-                kept.append((name, given[position], len(vectors)))
+                self._add_image(features, len(kept), given[position])
+                kept.append((name, given[position], len(features)))
             progress("reading images", position + 1, len(images))
-        self._finish_fit(given, kept, progress)
+        self._set_images(given, kept)
+        self._end_fit(progress)
         return self
 
-    def _finish_fit(self, given: list[Any], kept: list[tuple[str, Any, int]], progress: Progress) -> None:
+    def _set_images(self, given: list[Any], kept: list[tuple[str, Any, int]]) -> None:
         if not kept:
             raise InvalidInputError(f"none of the {len(self.skipped_)} images can be used: {self.skipped_[0][1]}")
-        self.classes_ = np.unique(np.asarray([label for _, label, _ in kept]))
+        labels = np.asarray([label for _, label, _ in kept])
+        self.classes_, places = np.unique(labels, return_inverse=True)
         for label in sorted(set(given) - set(self.classes_.tolist())):
             _logger.warning("class %r is left out: none of its images can be used", label)
-        places = np.searchsorted(self.classes_, np.asarray([label for _, label, _ in kept]))
         self.images_ = [ReferenceImage(name, int(place), n) for (name, _, n), place in zip(kept, places, strict=True)]
-        self._set_image_labels()
-        self._build_reference(progress)
-
-    def _set_image_labels(self) -> None:
-        self._image_labels = np.array([image.label for image in self.images_] + [-1], dtype=np.int64)
 
     # ---- answering ----------------------------------------------------------------------------------------------
 
-    def totals(self, X: Sequence[ImageLike], *, progress: Progress = no_progress) -> NDArray[np.float64]:
-        """One total for each image and class; the lowest of a row is the answer.
+    def decision_function(self, X: Sequence[ImageLike], *, progress: Progress = no_progress) -> NDArray[np.float64]:
+        """A score for each image and class, higher is better; zeros for an image without descriptors.
 
         Returns
         -------
@@ -171,98 +142,86 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         """
         images = list(X)
         result = np.zeros((len(images), len(self.fitted_classes())))
-        for row, found in enumerate(self._iter_totals(images)):
+        for row, found in enumerate(self._iter_scores(images)):
             if isinstance(found, ImageReadError):
                 raise found
-            result[row] = found[0]
+            if found is not None:
+                result[row] = found
             progress("classifying", row + 1, len(images))
         return result
 
-    def decision_function(self, X: Sequence[ImageLike]) -> NDArray[np.float64]:
-        """The evidence for each class: the totals with their sign turned, so that higher is better.
-
-        Returns
-        -------
-        ndarray of shape (n_images, n_classes)
-        """
-        return 0.0 - self.totals(X)
-
     def predict(self, X: Sequence[ImageLike]) -> NDArray[np.generic]:
-        """The class with the lowest total; of equal ones the first in ``classes_``."""
-        return self.fitted_classes()[np.argmin(self.totals(X), axis=1)]
+        """The class with the highest score; of equal ones the first in ``classes_``."""
+        return self.fitted_classes()[np.argmax(self.decision_function(X), axis=1)]
 
     def iter_answers(self, X: Sequence[ImageLike], *, store: FeatureStore | None = None) -> Iterator[Answer]:
         """An :class:`Answer` an image, in order, each as soon as it is known; a bad file does not stop the rest."""
-        classes = self.fitted_classes().tolist()
         images = list(X)
-        for position, found in enumerate(self._iter_totals(images, store)):
+        for position, found in enumerate(self._iter_scores(images, store)):
             name = name_of(images[position], position)
             if isinstance(found, ImageReadError):
                 yield Answer(name, None, (), str(found), unreadable=True)
-            elif found[1] == 0:
+            elif found is None:
                 yield Answer(name, None, (), _no_descriptors(name))
             else:
-                order = np.argsort(found[0], kind="stable")
-                ranking = tuple((classes[place], float(0.0 - found[0][place])) for place in order)
+                ranking = self.ranking(found)
                 yield Answer(name, ranking[0][0], ranking)
 
-    def _iter_totals(
-        self, images: Sequence[ImageLike], store: FeatureStore | None = None
-    ) -> Iterator[tuple[NDArray[np.float64], int] | ImageReadError]:
-        n_classes = len(self.fitted_classes())
+    def ranking(self, scores: NDArray[np.float64]) -> tuple[tuple[Any, float], ...]:
+        """All classes with their scores, best first; equal ones in the order of ``classes_``."""
+        classes = self.fitted_classes().tolist()
+        return tuple((classes[place], float(scores[place])) for place in np.argsort(-scores, kind="stable"))
 
-        def work(image: ImageLike) -> tuple[NDArray[np.float64], int] | ImageReadError:
+    def _iter_scores(
+        self, images: Sequence[ImageLike], store: FeatureStore | None = None
+    ) -> Iterator[NDArray[np.float64] | ImageReadError | None]:
+        """The scores of each image; None for one without descriptors, the error for one that cannot be read."""
+        self.fitted_classes()
+
+        def work(image: ImageLike) -> NDArray[np.float64] | ImageReadError | None:
             try:
                 features = features_of(image, self.descriptor_, store)
             except ImageReadError as error:
                 return error
-            return self.updates(features).totals(n_classes), len(features)
+            return self._scores(features) if len(features) else None
 
         return map_in_order(work, images, self.n_jobs)
 
-    def query_features(self, image: ImageLike) -> ImageFeatures:
-        """The features of a query image that are searched for: all of them, or a seeded choice within the budget."""
-        self.fitted_classes()
-        features = features_of(image, self.descriptor_)
-        n = len(features)
-        budget = self.query_budget
-        if budget is None:
-            return features
-        n_kept = min(n, int(budget) if isinstance(budget, int | np.integer) else -int(-budget * n // 1))
-        if n_kept == n:
-            return features
-        rows = np.random.default_rng(self.random_state).choice(n, n_kept, replace=False)
-        return features.take(np.sort(rows))
+    # ---- what a method writes -----------------------------------------------------------------------------------
+
+    def _start_fit(self) -> None:
+        """Make ready for the first image."""
 
     @abstractmethod
-    def updates(self, image: ImageLike) -> Updates:
-        """What each descriptor of :meth:`query_features` adds to the total of each class."""
-
-    # ---- the reference descriptors: what a subclass keeps them in ------------------------------------------------
+    def _add_image(self, features: ImageFeatures, number: int, label: Any) -> None:
+        """Take in one labelled image that has descriptors; ``number`` counts them from 0."""
 
     @abstractmethod
-    def _start_reference(self) -> None: ...
+    def _end_fit(self, progress: Progress) -> None:
+        """All images are in, ``classes_`` and ``images_`` are set: finish."""
 
     @abstractmethod
-    def _add_reference(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None: ...
+    def _scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+        """The score of each class for an image that has descriptors, higher is better; called from many threads."""
 
     @abstractmethod
-    def _build_reference(self, progress: Progress) -> None: ...
+    def _save_parts(self, folder: Path) -> None:
+        """Write what was fitted as files into the folder."""
 
     @abstractmethod
-    def _save_reference(self, folder: Path) -> None: ...
+    def _load_parts(self, folder: Path) -> None:
+        """Read what :meth:`_save_parts` wrote; settings, ``classes_`` and ``images_`` are set already."""
 
     @abstractmethod
-    def _load_reference(self, folder: Path) -> None: ...
-
-    @abstractmethod
-    def describe_index(self) -> str:
-        """One line that says how the search is done."""
+    def describe(self) -> str:
+        """One line that says how the answer is found."""
 
     @property
     @abstractmethod
     def nbytes_(self) -> int:
-        """Bytes of memory the fitted reference takes, memory-mapped parts included."""
+        """Bytes of memory that the fitted parts take, memory-mapped ones included."""
+
+    # ---- storing ------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model as a folder; see ``docs/model-format.md``. Opened again by :func:`lnbnn.load`."""
@@ -274,7 +233,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             "classes": classes.tolist(),
             "images": [[image.name, image.label, image.n_descriptors] for image in self.images_],
         }
-        write_model(path, manifest, self._save_reference, overwrite=overwrite)
+        write_model(path, manifest, self._save_parts, overwrite=overwrite)
 
     @classmethod
     def _from_manifest(cls, folder: Path, manifest: dict[str, Any]) -> Self:
@@ -296,8 +255,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModelFormatError(f"{folder}: the manifest is damaged ({error}); fit the model again.") from error
         classifier.skipped_ = []
-        classifier._set_image_labels()
-        classifier._load_reference(folder)
+        classifier._load_parts(folder)
         return classifier
 
     def plain_params(self) -> dict[str, Any]:
@@ -308,23 +266,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         params["descriptor_params"] = self.descriptor_.settings()
         return params
 
-    # ---- checks and small steps ---------------------------------------------------------------------------------
+    # ---- checks -------------------------------------------------------------------------------------------------
 
     def check_settings(self) -> None:
         """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
         self._make_descriptor()
-        check_location_weight(self.location_weight)
-        budget = self.query_budget
-        if budget is not None:
-            is_count = isinstance(budget, int | np.integer) and not isinstance(budget, bool) and budget >= 1
-            is_share = isinstance(budget, float) and 0.0 < budget <= 1.0
-            if not (is_count or is_share):
-                raise InvalidInputError(
-                    "query_budget must be None (all), a number of descriptors (int, at least 1) or a share "
-                    f"(float, above 0 up to 1.0); got {budget!r}."
-                )
         check_whole("random_state", self.random_state, 0, (1 << 32) - 1)
-        make_index(self.index, self.index_params)
 
     def _make_descriptor(self) -> Descriptor:
         if isinstance(self.descriptor, Descriptor):
@@ -333,9 +280,6 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             self.descriptor.check_params()
             return self.descriptor
         return make_descriptor(self.descriptor, self.descriptor_params)
-
-    def _vectors(self, features: ImageFeatures) -> NDArray[np.generic]:
-        return append_location(features, self.location_weight)
 
     def fitted_classes(self) -> NDArray[np.generic]:
         """``classes_``, or scikit-learn's NotFittedError before :meth:`fit`."""

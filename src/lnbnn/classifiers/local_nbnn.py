@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.classifiers.base import ImageClassifier, image_of_descriptor
+from lnbnn.classifiers.neighbors import NeighborClassifier, ids_of_image, image_of_id
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
-from lnbnn.extraction import ImageLike, Progress
+from lnbnn.extraction import Progress
 from lnbnn.indexes import INDEXES, make_index
 from lnbnn.registry import resolve
 from lnbnn.scoring import Updates, local_nbnn_updates
@@ -20,7 +20,7 @@ from lnbnn.settings import check_whole
 __all__ = ["LocalNBNN"]
 
 
-class LocalNBNN(ImageClassifier):
+class LocalNBNN(NeighborClassifier):
     """Local NBNN classifier (McCann & Lowe 2011, Algorithm 2).
 
     Parameters
@@ -94,23 +94,26 @@ class LocalNBNN(ImageClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def updates(self, image: ImageLike) -> Updates:
+    def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
         """dist_C - dist_B of each query descriptor for the classes among its k nearest neighbours."""
-        vectors = self._vectors(self.query_features(image))
-        distances, ids = self.index_.search(vectors, int(self.n_neighbors) + 1)
-        return local_nbnn_updates(distances, self._image_labels[image_of_descriptor(ids)], int(self.n_neighbors))
+        distances, ids = self.index_.search(vectors, int(self.n_neighbors) + 1, leave_out=leave_out)
+        return local_nbnn_updates(distances, self._image_labels[image_of_id(ids)], int(self.n_neighbors))
+
+    def reference_vectors(self, number: int) -> NDArray[np.generic]:
+        """The indexed descriptors of a labelled image, location included."""
+        return self.index_.vectors_of(ids_of_image(number, self.images_[number].n_descriptors))
 
     def check_settings(self) -> None:
         super().check_settings()
         check_whole("n_neighbors", self.n_neighbors, 1, 1 << 30)
 
-    def _start_reference(self) -> None:
+    def _start_fit(self) -> None:
         self.index_ = make_index(self.index, self.index_params)
 
     def _add_reference(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None:
         self.index_.add(vectors, ids)
 
-    def _build_reference(self, progress: Progress) -> None:
+    def _end_fit(self, progress: Progress) -> None:
         n_indexed = len(self.index_)
         if self.n_neighbors >= n_indexed:
             raise InvalidInputError(
@@ -120,15 +123,20 @@ class LocalNBNN(ImageClassifier):
         progress("building the index", 0, 1)
         self.index_.build()
         progress("building the index", 1, 1)
+        self._set_image_labels()
 
-    def _save_reference(self, folder: Path) -> None:
+    def _set_image_labels(self) -> None:
+        self._image_labels = np.array([image.label for image in self.images_] + [-1], dtype=np.int64)
+
+    def _save_parts(self, folder: Path) -> None:
         self.index_.save(folder)
 
-    def _load_reference(self, folder: Path) -> None:
+    def _load_parts(self, folder: Path) -> None:
+        self._set_image_labels()
         self.index_ = resolve(INDEXES, self.index, "index").load(folder, self.index_params or {})
 
-    def describe_index(self) -> str:
-        """One line that says how the search is done."""
+    def describe(self) -> str:
+        """One line that says how the answer is found."""
         return f"one merged index, {self.index_.describe()}"
 
     @property

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.classifiers.neighbors import NeighborClassifier, ids_of_image
 from lnbnn.descriptors import Descriptor
-from lnbnn.extraction import ImageLike, Progress
+from lnbnn.extraction import Progress
 from lnbnn.indexes import INDEXES, Index, make_index
 from lnbnn.registry import resolve
 from lnbnn.scoring import Updates, nbnn_updates
@@ -18,7 +18,7 @@ from lnbnn.scoring import Updates, nbnn_updates
 __all__ = ["NBNN"]
 
 
-class NBNN(ImageClassifier):
+class NBNN(NeighborClassifier):
     """NBNN classifier (Boiman, Shechtman and Irani 2008; Algorithm 1 of McCann & Lowe 2011).
 
     Parameters
@@ -67,13 +67,19 @@ class NBNN(ImageClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def updates(self, image: ImageLike) -> Updates:
+    def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
         """Squared distance of each query descriptor to its nearest neighbour in every class."""
-        vectors = self._vectors(self.query_features(image))
-        nearest = [index.search(vectors, 1)[0] for index in self.indexes_]
-        return nbnn_updates(np.hstack(nearest))
+        return nbnn_updates(self._class_distances(vectors, leave_out))
 
-    def _start_reference(self) -> None:
+    def _class_distances(self, vectors: NDArray[np.generic], leave_out: range | None) -> NDArray[np.float32]:
+        return np.hstack([index.search(vectors, 1, leave_out=leave_out)[0] for index in self.indexes_])
+
+    def reference_vectors(self, number: int) -> NDArray[np.generic]:
+        """The indexed descriptors of a labelled image, location included."""
+        image = self.images_[number]
+        return self.indexes_[image.label].vectors_of(ids_of_image(number, image.n_descriptors))
+
+    def _start_fit(self) -> None:
         self._by_label: dict[Any, Index] = {}
 
     def _add_reference(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None:
@@ -81,25 +87,25 @@ class NBNN(ImageClassifier):
             self._by_label[label] = make_index(self.index, self.index_params)
         self._by_label[label].add(vectors, ids)
 
-    def _build_reference(self, progress: Progress) -> None:
+    def _end_fit(self, progress: Progress) -> None:
         self.indexes_ = [self._by_label[label] for label in self.classes_.tolist()]
         del self._by_label
         for place, index in enumerate(self.indexes_):
             index.build()
             progress("building the indexes", place + 1, len(self.indexes_))
 
-    def _save_reference(self, folder: Path) -> None:
+    def _save_parts(self, folder: Path) -> None:
         for place, index in enumerate(self.indexes_):
             (folder / f"{place:05d}").mkdir()
             index.save(folder / f"{place:05d}")
 
-    def _load_reference(self, folder: Path) -> None:
+    def _load_parts(self, folder: Path) -> None:
         kind = resolve(INDEXES, self.index, "index")
         places = range(len(self.classes_))
         self.indexes_ = [kind.load(folder / f"{place:05d}", self.index_params or {}) for place in places]
 
-    def describe_index(self) -> str:
-        """One line that says how the search is done."""
+    def describe(self) -> str:
+        """One line that says how the answer is found."""
         forms = {index.describe() for index in self.indexes_}
         return f"one index a class, {' / '.join(sorted(forms))}"
 

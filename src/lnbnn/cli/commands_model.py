@@ -132,7 +132,7 @@ def fit(
     n_descriptors = sum(image.n_descriptors for image in classifier.images_)
     typer.echo(
         f"{model}: {len(classifier.classes_)} classes, {len(classifier.images_)} images, "
-        f"{n_descriptors:,} descriptors; {classifier.describe_index()}"
+        f"{n_descriptors:,} descriptors; {classifier.describe()}"
     )
 
 
@@ -309,7 +309,7 @@ def info(
         "n_classes": len(classifier.classes_),
         "n_images": len(classifier.images_),
         "n_descriptors": sum(image.n_descriptors for image in classifier.images_),
-        "index": classifier.describe_index(),
+        "index": classifier.describe(),
         "bytes_on_disk": disk,
         "bytes_in_memory": classifier.nbytes_,
         "settings": classifier.plain_params(),

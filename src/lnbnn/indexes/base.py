@@ -36,13 +36,14 @@ class Index(Configurable, ABC):
     # ---- the contract -------------------------------------------------------------------------------------------
 
     def add(self, vectors: NDArray[np.generic], ids: NDArray[np.int64]) -> None:
-        """Add vectors under ids never used before.
+        """Add vectors under ids that are not in use.
 
         Parameters
         ----------
         vectors : ndarray of shape (n, d), uint8 or float32
             The first call decides d and the type for all.
         ids : ndarray of shape (n,), int64, at least 0
+            Ids that ascend from call to call make leaving some out, and looking some up, fast.
         """
         vectors = np.asarray(vectors)
         ids = np.asarray(ids, dtype=np.int64)
@@ -72,8 +73,17 @@ class Index(Configurable, ABC):
                 self._built = True
         return self
 
-    def search(self, queries: NDArray[np.generic], n_neighbors: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def search(
+        self, queries: NDArray[np.generic], n_neighbors: int, *, leave_out: range | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The nearest vectors of each query, nearest first.
+
+        Parameters
+        ----------
+        queries : ndarray of shape (n_queries, d)
+        n_neighbors : int
+        leave_out : range, optional
+            Ids that count as absent for this search: those of the image that asks.
 
         Returns
         -------
@@ -96,8 +106,15 @@ class Index(Configurable, ABC):
             )
         if len(queries) == 0:
             return np.empty((0, n_neighbors), np.float32), np.empty((0, n_neighbors), np.int64)
-        distances, rows = self._search_rows(np.ascontiguousarray(queries), n_neighbors)
+        hidden = None if leave_out is None else table.rows_of(leave_out)
+        hidden = hidden if hidden is not None and len(hidden) else None
+        distances, rows = self._search_rows(np.ascontiguousarray(queries), n_neighbors, hidden)
         return distances, np.where(rows >= 0, table.ids[rows], -1)
+
+    def vectors_of(self, ids: range) -> NDArray[np.generic]:
+        """The vectors with ids in this range, in the order they were added."""
+        table = self._require_table()
+        return table.vectors[table.rows_of(ids)]
 
     def remove(self, ids: NDArray[np.int64]) -> int:
         """Remove the vectors with these ids; returns how many there were."""
@@ -150,9 +167,9 @@ class Index(Configurable, ABC):
 
     @abstractmethod
     def _search_rows(
-        self, queries: NDArray[np.generic], n_neighbors: int
+        self, queries: NDArray[np.generic], n_neighbors: int, hidden: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Squared distances and row numbers, (inf, -1) where fewer were found."""
+        """Squared distances and row numbers, (inf, -1) where fewer were found; hidden rows count as absent."""
 
     @abstractmethod
     def _describe(self) -> str: ...

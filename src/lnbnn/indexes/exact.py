@@ -23,7 +23,7 @@ class ExactIndex(Index):
         self._norms = _squared_norms(self._require_table().vectors)
 
     def _search_rows(
-        self, queries: NDArray[np.generic], n_neighbors: int
+        self, queries: NDArray[np.generic], n_neighbors: int, hidden: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         vectors = self._require_table().vectors
         distances = np.empty((len(queries), n_neighbors), np.float32)
@@ -33,9 +33,12 @@ class ExactIndex(Index):
         for start in range(0, len(queries), block):
             part = queries[start : start + block].astype(np.float64)
             squared = self._norms[None, :] - 2.0 * (part @ references) + (part * part).sum(axis=1)[:, None]
-            found = select_smallest(np.maximum(squared, 0.0), n_neighbors)
+            squared = np.maximum(squared, 0.0)
+            if hidden is not None:
+                squared[:, hidden] = np.inf
+            found = select_smallest(squared, n_neighbors)
             distances[start : start + block], rows[start : start + block] = found
-        return distances, rows
+        return distances, np.where(np.isfinite(distances), rows, -1)
 
     def _describe(self) -> str:
         return "exact: every query compared with every vector"

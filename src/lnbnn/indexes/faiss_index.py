@@ -168,19 +168,36 @@ class FaissIndex(Index):
     # ---- searching ----------------------------------------------------------------------------------------------
 
     def _search_rows(
-        self, queries: NDArray[np.generic], n_neighbors: int
+        self, queries: NDArray[np.generic], n_neighbors: int, hidden: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         wide = self._widen(queries)
         with _one_thread():
+            selectors = self._selectors(hidden)  # kept until the search is done: FAISS holds bare pointers to them
+            selector = selectors[-1] if selectors else None
             if self._form == "flat":
-                return self._structure.search(wide, n_neighbors)
-            parameters = faiss.SearchParametersIVF(nprobe=self._n_probes(), sel=self._selector)
-            if self._form == "ivf-8bit":
+                parameters = faiss.SearchParameters(sel=selector)
+            else:
+                parameters = faiss.SearchParametersIVF(nprobe=self._n_probes(), sel=selector)
+            if self._form != "ivf-4bit":
                 distances, rows = self._structure.search(wide, n_neighbors, params=parameters)
                 return np.where(rows >= 0, distances, np.float32(np.inf)), rows
             n_candidates = max(n_neighbors * self.rerank_factor, _MIN_CANDIDATES)
             _, candidates = self._structure.search(wide, n_candidates, params=parameters)
         return rerank(queries, self._require_table().vectors, candidates, n_neighbors)
+
+    def _selectors(self, hidden: NDArray[np.int64] | None) -> list[faiss.IDSelector]:
+        """The selector of the rows that count, last, and those that it is made of; none if all rows count."""
+        selectors = [] if self._selector is None else [self._selector]
+        if hidden is not None:
+            in_one_run = len(hidden) > 0 and hidden[-1] - hidden[0] + 1 == len(hidden)
+            if in_one_run:
+                selectors += [faiss.IDSelectorRange(int(hidden[0]), int(hidden[-1]) + 1)]
+            else:
+                selectors += [faiss.IDSelectorBatch(hidden)]
+            selectors += [faiss.IDSelectorNot(selectors[-1])]
+        if len(selectors) == 3:
+            selectors += [faiss.IDSelectorAnd(selectors[0], selectors[2])]
+        return selectors
 
     def _n_probes(self) -> int:
         return min(self.n_probes or _PROBES[self._form], self._structure.nlist)

@@ -18,6 +18,8 @@ except ImportError as error:
 
 __all__ = ["FlannIndex"]
 
+_OVERSAMPLE = 8  # FLANN cannot pass over rows: when some are hidden, more are asked for and the hidden ones dropped
+
 
 class FlannIndex(Index):
     """Randomized kd-trees searched best bin first (Muja & Lowe 2009), as in the paper.
@@ -63,15 +65,21 @@ class FlannIndex(Index):
         )
 
     def _search_rows(
-        self, queries: NDArray[np.generic], n_neighbors: int
+        self, queries: NDArray[np.generic], n_neighbors: int, hidden: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        n_asked = n_neighbors if hidden is None else min(_OVERSAMPLE * n_neighbors, len(self._require_table()))
         with self._lock:
-            rows, distances = self._flann.nn_index(queries, n_neighbors, checks=int(self.checks), cores=1)
-        shape = (len(queries), n_neighbors)
-        rows = np.asarray(rows, np.int64).reshape(shape)
-        distances = np.asarray(distances, np.float32).reshape(shape)
+            rows, distances = self._flann.nn_index(queries, n_asked, checks=int(self.checks), cores=1)
+        rows = np.asarray(rows, np.int64).reshape(len(queries), n_asked)
+        distances = np.asarray(distances, np.float32).reshape(len(queries), n_asked)
         found = (rows >= 0) & (rows < len(self._require_table().vectors))
-        return np.where(found, distances, np.float32(np.inf)), np.where(found, rows, -1)
+        if hidden is not None:
+            found &= ~np.isin(rows, hidden)
+        distances = np.where(found, distances, np.float32(np.inf))
+        order = np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors]
+        return np.take_along_axis(distances, order, axis=1), np.take_along_axis(
+            np.where(found, rows, -1), order, axis=1
+        )
 
     def _describe(self) -> str:
         return f"flann: {self.n_trees} randomized kd-trees, {self.checks} checks"

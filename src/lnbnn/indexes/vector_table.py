@@ -22,6 +22,7 @@ class VectorTable:
         self._ids = np.empty(0, np.int64)
         self._n_rows = 0
         self._removed = np.zeros(0, bool)
+        self._ascending: bool | None = None  # whether the ids are; not known until asked for
 
     @property
     def n_dims(self) -> int:
@@ -66,6 +67,7 @@ class VectorTable:
         self._vectors[start:end] = vectors
         self._ids[start:end] = ids
         self._n_rows = end
+        self._ascending = None
         self._removed = np.append(self._removed, np.zeros(len(vectors), bool)) if self._removed.size else self._removed
         return start
 
@@ -76,6 +78,14 @@ class VectorTable:
         rows = np.flatnonzero(np.isin(self.ids, ids) & ~self._removed)
         self._removed[rows] = True
         return rows
+
+    def rows_of(self, ids: range) -> NDArray[np.int64]:
+        """The numbers of the rows with ids in a range, the removed ones too."""
+        if self._ascending is None:
+            self._ascending = bool((np.diff(self.ids) > 0).all())
+        if self._ascending:
+            return np.arange(*np.searchsorted(self.ids, [ids.start, ids.stop]))
+        return np.flatnonzero((self.ids >= ids.start) & (self.ids < ids.stop))
 
     def drop_removed(self) -> None:
         """Close the gaps that removals left; row numbers change."""

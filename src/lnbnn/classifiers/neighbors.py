@@ -1,0 +1,135 @@
+"""What the NBNN family shares: reference descriptors under ids, location, a query budget, updates to totals."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.errors import InvalidInputError
+from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
+from lnbnn.features import ImageFeatures
+from lnbnn.indexes import make_index
+from lnbnn.location import append_location, check_location_weight
+from lnbnn.scoring import Updates
+
+__all__ = ["NeighborClassifier", "ids_of_image", "image_of_id"]
+
+_DESCRIPTOR_BITS = 20  # of a descriptor's id; the bits above are the number of its image
+_MAX_DESCRIPTORS = 1 << _DESCRIPTOR_BITS
+
+
+def ids_of_image(number: int, n_descriptors: int) -> range:
+    """Stable ids of an image's descriptors: the image's number, then the descriptor's own."""
+    if n_descriptors > _MAX_DESCRIPTORS:
+        raise InvalidInputError(
+            f"an image may have at most {_MAX_DESCRIPTORS} descriptors; got {n_descriptors}. Use a coarser grid."
+        )
+    first = number << _DESCRIPTOR_BITS
+    return range(first, first + n_descriptors)
+
+
+def image_of_id(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of the image each descriptor id belongs to; -1 stays -1."""
+    return ids >> _DESCRIPTOR_BITS
+
+
+class NeighborClassifier(ImageClassifier):
+    """Base of the methods that score an image by the nearest neighbours of its descriptors.
+
+    A subclass writes :meth:`_add_reference`, :meth:`_updates_of` and :meth:`reference_vectors`.
+    """
+
+    location_weight: float
+    index: str
+    index_params: dict[str, Any] | None
+    query_budget: int | float | None
+
+    def totals(self, X: Sequence[ImageLike], *, progress: Progress = no_progress) -> NDArray[np.float64]:
+        """The paper's totals, shape (n_images, n_classes): the lowest of a row is the answer.
+
+        They are the scores of :meth:`decision_function` with their sign turned.
+        """
+        return 0.0 - self.decision_function(X, progress=progress)
+
+    def updates(self, image: ImageLike) -> Updates:
+        """What each descriptor of :meth:`query_features` adds to the total of each class."""
+        return self._updates_of(self._vectors(self.query_features(image)), None)
+
+    def query_features(self, image: ImageLike) -> ImageFeatures:
+        """The features of a query image that are searched for: all of them, or a seeded choice within the budget."""
+        self.fitted_classes()
+        features = features_of(image, self.descriptor_)
+        rows = self._budget_rows(len(features))
+        return features if rows is None else features.take(rows)
+
+    def reference_totals(self, *, progress: Progress = no_progress) -> NDArray[np.float64]:
+        """The totals of each labelled image with its own descriptors left out of the index.
+
+        Returns
+        -------
+        ndarray of shape (n_images, n_classes), in the order of ``images_``
+        """
+        n_classes = len(self.fitted_classes())
+
+        def work(number: int) -> NDArray[np.float64]:
+            vectors = self.reference_vectors(number)
+            rows = self._budget_rows(len(vectors))
+            own = ids_of_image(number, len(vectors))
+            return self._updates_of(vectors if rows is None else vectors[rows], own).totals(n_classes)
+
+        result = np.empty((len(self.images_), n_classes))
+        for number, totals in enumerate(map_in_order(work, range(len(self.images_)), self.n_jobs)):
+            result[number] = totals
+            progress("leaving each image out", number + 1, len(self.images_))
+        return result
+
+    @abstractmethod
+    def reference_vectors(self, number: int) -> NDArray[np.generic]:
+        """The indexed descriptors of a labelled image, location included."""
+
+    @abstractmethod
+    def _add_reference(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None: ...
+
+    @abstractmethod
+    def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
+        """The updates of query vectors, with a range of descriptor ids left out of the index."""
+
+    def check_settings(self) -> None:
+        """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
+        super().check_settings()
+        check_location_weight(self.location_weight)
+        make_index(self.index, self.index_params)
+        budget = self.query_budget
+        if budget is not None:
+            is_count = isinstance(budget, int | np.integer) and not isinstance(budget, bool) and budget >= 1
+            is_share = isinstance(budget, float) and 0.0 < budget <= 1.0
+            if not (is_count or is_share):
+                raise InvalidInputError(
+                    "query_budget must be None (all), a number of descriptors (int, at least 1) or a share "
+                    f"(float, above 0 up to 1.0); got {budget!r}."
+                )
+
+    def _add_image(self, features: ImageFeatures, number: int, label: Any) -> None:
+        vectors = self._vectors(features)
+        self._add_reference(vectors, np.array(ids_of_image(number, len(vectors)), np.int64), label)
+
+    def _scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+        return 0.0 - self.updates(features).totals(len(self.classes_))
+
+    def _vectors(self, features: ImageFeatures) -> NDArray[np.generic]:
+        return append_location(features, self.location_weight)
+
+    def _budget_rows(self, n: int) -> NDArray[np.intp] | None:
+        """Which of n query descriptors are used, ascending; None for all of them."""
+        budget = self.query_budget
+        if budget is None:
+            return None
+        n_used = min(n, int(budget) if isinstance(budget, int | np.integer) else -int(-budget * n // 1))
+        if n_used == n:
+            return None
+        return np.sort(np.random.default_rng(self.random_state).choice(n, n_used, replace=False))
