@@ -45,7 +45,7 @@ class Evidence:
 
 def explain(classifier: ImageClassifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
     """The evidence in an image for a class (by default the answer), alone or against another class."""
-    if not isinstance(classifier, NeighborClassifier):
+    if not (isinstance(classifier, NeighborClassifier) and classifier.has_patch_evidence):
         raise InvalidInputError(f"method {classifier.method!r} has no patch matches to show; use local-nbnn or nbnn.")
     classes = classifier.fitted_classes().tolist()
     features = classifier.query_features(image)

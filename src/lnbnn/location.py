@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
 
-__all__ = ["MAX_LOCATION_WEIGHT", "append_location", "check_location_weight"]
+__all__ = ["MAX_LOCATION_WEIGHT", "UNIT_LENGTH", "append_location", "check_location_weight"]
 
 MAX_LOCATION_WEIGHT = 2.0
 """Above it, the weighted location of an 8-bit descriptor no longer fits 8 bits."""
 
-_UNIT = 127.0  # the length an 8-bit descriptor's unit vector has
+UNIT_LENGTH = 127.0
+"""The length that the unit vector of an 8-bit descriptor has."""
 
 
 def check_location_weight(location_weight: float) -> None:
@@ -42,7 +43,7 @@ def append_location(features: ImageFeatures, location_weight: float) -> NDArray[
         return features.descriptors
     location: NDArray[np.generic]
     if features.descriptors.dtype == np.uint8:
-        location = (features.xy * np.float32(_UNIT * location_weight) + np.float32(0.5)).astype(np.uint8)
+        location = (features.xy * np.float32(UNIT_LENGTH * location_weight) + np.float32(0.5)).astype(np.uint8)
     else:
         location = features.xy * np.float32(location_weight)
     return np.hstack([features.descriptors, location])

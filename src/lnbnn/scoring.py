@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError
 
-__all__ = ["Updates", "first_of_each_class", "local_nbnn_updates", "nbnn_updates"]
+__all__ = ["SCORES", "Updates", "first_of_each_class", "local_nbnn_updates", "log_odds_updates", "nbnn_updates"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +37,26 @@ class Updates:
         totals = np.bincount(self.labels[known], weights=self.values[known], minlength=n_classes)
         return totals.astype(np.float64)
 
+    @property
+    def n_increments(self) -> float:
+        """How many classes a descriptor updates, on average."""
+        return float((self.labels >= 0).sum(axis=1).mean()) if len(self.labels) else 0.0
+
     def of_class(self, label: int) -> NDArray[np.float64]:
         """What each descriptor says of one class, shape (n_descriptors,)."""
         return np.where(self.labels == label, self.values, 0.0).sum(axis=1)
 
 
-def local_nbnn_updates(distances: NDArray[np.floating], labels: NDArray[np.integer], n_neighbors: int) -> Updates:
+def local_nbnn_updates(
+    distances: NDArray[np.floating],
+    labels: NDArray[np.integer],
+    n_neighbors: int,
+    *,
+    score: str = "difference",
+    background_rank: int | None = None,
+    background_other_class: bool = False,
+    class_weights: NDArray[np.floating] | None = None,
+) -> Updates:
     """Local NBNN (Algorithm 2): the classes among the k nearest get dist_C - dist_B.
 
     Parameters
@@ -52,7 +66,16 @@ def local_nbnn_updates(distances: NDArray[np.floating], labels: NDArray[np.integ
     labels : ndarray of the same shape
         The class of each neighbour, from 0; -1 where none was found.
     n_neighbors : int
-        k. The (k+1)-th neighbour gives ``dist_background``; where it was not found, the farthest one that was.
+        k.
+    score : {"difference", "ratio", "log-ratio", "count"}, default="difference"
+        dist_C - dist_B as in the paper; dist_C / dist_B - 1; log(dist_C / dist_B); or -1 for each class found.
+    background_rank : int, optional
+        The neighbour that gives ``dist_background``, counted from 1; by default the paper's k + 1. Where it was not
+        found, the farthest one that was.
+    background_other_class : bool, default=False
+        The background is the first neighbour from that rank on whose class is none of the k's (if none is, the last).
+    class_weights : ndarray of shape (n_classes,), optional
+        The updates of each class are multiplied by its weight.
 
     Examples
     --------
@@ -61,24 +84,73 @@ def local_nbnn_updates(distances: NDArray[np.floating], labels: NDArray[np.integ
     >>> updates.totals(n_classes=3)
     array([-5.,  0., -8.])
     """
-    distances = np.asarray(distances, dtype=np.float64)
+    squared: NDArray[np.float64] = np.asarray(distances, dtype=np.float64)
     labels = np.asarray(labels)
-    if distances.ndim != 2 or distances.shape != labels.shape:
+    rank = n_neighbors + 1 if background_rank is None else background_rank
+    if squared.ndim != 2 or squared.shape != labels.shape:
         raise InvalidInputError(
-            f"distances and labels must be 2-D and of one shape; got {distances.shape} and {labels.shape}."
+            f"distances and labels must be 2-D and of one shape; got {squared.shape} and {labels.shape}."
         )
-    if not 1 <= n_neighbors < distances.shape[1]:
+    if not 1 <= n_neighbors < squared.shape[1]:
         raise InvalidInputError(
-            f"n_neighbors must be from 1 to {distances.shape[1] - 1}, one less than the neighbors given; "
+            f"n_neighbors must be from 1 to {squared.shape[1] - 1}, one less than the neighbors given; "
             f"got {n_neighbors}."
         )
-    found = np.where(np.isfinite(distances[:, : n_neighbors + 1]), distances[:, : n_neighbors + 1], -np.inf)
-    dist_background = found.max(axis=1, keepdims=True, initial=-np.inf)
-    nearest_labels = labels[:, :n_neighbors]
-    counts = first_of_each_class(nearest_labels) & np.isfinite(distances[:, :n_neighbors])
-    values = np.zeros(nearest_labels.shape)
-    np.subtract(distances[:, :n_neighbors], dist_background, out=values, where=counts)
+    if not n_neighbors < rank <= squared.shape[1]:
+        raise InvalidInputError(
+            f"background_rank must be above n_neighbors ({n_neighbors}) and at most {squared.shape[1]}; got {rank}."
+        )
+    if score not in SCORES:
+        raise InvalidInputError(f"score must be one of {', '.join(SCORES)}; got {score!r}.")
+    nearest, nearest_labels = squared[:, :n_neighbors], labels[:, :n_neighbors]
+    if background_other_class:
+        dist_background = _background_of_another_class(squared, labels, n_neighbors, rank)
+    else:
+        dist_background = _farthest_found(squared[:, :rank])
+    counts = first_of_each_class(nearest_labels) & np.isfinite(nearest)
+    values = np.zeros(nearest.shape)
+    places = np.nonzero(counts)
+    values[places] = SCORES[score](nearest[places], dist_background[places[0]])
+    if class_weights is not None:
+        values[places] *= np.asarray(class_weights)[nearest_labels[places]]
     return Updates(values, np.where(counts, nearest_labels, -1))
+
+
+def _difference(dist_class: NDArray[np.float64], dist_background: NDArray[np.float64]) -> NDArray[np.float64]:
+    return dist_class - dist_background
+
+
+def _ratio(dist_class: NDArray[np.float64], dist_background: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(dist_class, dist_background, out=np.ones_like(dist_class), where=dist_background > 0) - 1.0
+
+
+def _log_ratio(dist_class: NDArray[np.float64], dist_background: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.log((dist_class + 1.0) / (dist_background + 1.0))  # 1 is a rounding step of an 8-bit descriptor
+
+
+def _count(dist_class: NDArray[np.float64], dist_background: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.full_like(dist_class, -1.0)
+
+
+SCORES = {"difference": _difference, "ratio": _ratio, "log-ratio": _log_ratio, "count": _count}
+"""What a class gains from a match, by name: functions of dist_C and dist_B, lower is better."""
+
+
+def _farthest_found(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The last finite distance of each row; -inf where there is none."""
+    return np.where(np.isfinite(distances), distances, -np.inf).max(axis=1, initial=-np.inf)
+
+
+def _background_of_another_class(
+    distances: NDArray[np.float64], labels: NDArray[np.integer], n_neighbors: int, rank: int
+) -> NDArray[np.float64]:
+    """Distance of the first neighbour from ``rank`` on whose class is not among those of the k nearest."""
+    far_labels, far = labels[:, rank - 1 :], distances[:, rank - 1 :]
+    among = (far_labels[:, :, None] == labels[:, None, :n_neighbors]).any(axis=2)
+    fits = ~among & (far_labels >= 0) & np.isfinite(far)
+    first = np.argmax(fits, axis=1)
+    found = far[np.arange(len(far)), first]
+    return np.where(fits.any(axis=1), found, _farthest_found(distances))
 
 
 def nbnn_updates(distances: NDArray[np.floating]) -> Updates:
@@ -103,6 +175,61 @@ def nbnn_updates(distances: NDArray[np.floating]) -> Updates:
         farthest = np.where(np.isfinite(values), values, 0.0).max(axis=1, keepdims=True, initial=0.0)
         values = np.where(np.isfinite(values), values, farthest)
     return Updates(values, np.broadcast_to(np.arange(values.shape[1]), values.shape))
+
+
+def log_odds_updates(distances: NDArray[np.floating], *, positive_only: bool = False) -> Updates:
+    """NBNN as increments of the posterior log-odds (Equation 15), all of them or only the positive ones.
+
+    With equal priors and ``P(C|d)`` proportional to ``exp(-||d - NN_C(d)||^2)``, the increment of class C among n is
+    ``log(P(C|d) / (1 - P(C|d))) + log(n - 1)``: positive where the descriptor makes C more probable than before.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n_descriptors, n_classes)
+        Squared distance of each descriptor to its nearest neighbour in each class, between unit vectors (8-bit
+        descriptors: divided by 127 squared).
+    positive_only : bool, default=False
+        Leave out the increments that are not positive.
+
+    Returns
+    -------
+    Updates
+        The increments with their sign turned, so that the lowest total is the answer; a label of -1 where left out.
+
+    Notes
+    -----
+    Each descriptor orders the classes as NBNN does. The sums do too for two classes, and in the limit of small
+    distances, where an increment becomes ``n / (n - 1) * (mean distance - distance)``; for more classes they can differ
+    from NBNN's where totals are close.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> increments = -log_odds_updates(np.array([[1.0, 4.0]])).values
+    >>> increments.round(3)
+    array([[ 3., -3.]])
+    """
+    every = nbnn_updates(distances)
+    n_classes = every.values.shape[1]
+    if n_classes < 2:
+        return Updates(np.zeros_like(every.values), every.labels)
+    log_p = -every.values - _log_sum(-every.values, axis=1)[:, None]
+    rows, likeliest = np.arange(len(log_p)), np.argmax(log_p, axis=1)
+    others = log_p.copy()
+    others[rows, likeliest] = -np.inf
+    log_rest = np.log1p(-np.exp(others))  # log(1 - p): exact enough for all but the likeliest class, whose p may be 1
+    log_rest[rows, likeliest] = _log_sum(others, axis=1)
+    increments = log_p - log_rest + np.log(n_classes - 1)
+    if not positive_only:
+        return Updates(0.0 - increments, every.labels)
+    kept = increments > 0
+    return Updates(np.where(kept, 0.0 - increments, 0.0), np.where(kept, every.labels, -1))
+
+
+def _log_sum(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """log(sum(exp(values))) without overflow."""
+    largest = values.max(axis=axis, keepdims=True)
+    return np.log(np.exp(values - largest).sum(axis=axis)) + largest.squeeze(axis)
 
 
 def first_of_each_class(labels: NDArray[np.integer]) -> NDArray[np.bool_]:

@@ -18,6 +18,12 @@ __all__ = ["CLASSIFIERS", "load"]
 CLASSIFIERS = {
     "local-nbnn": "lnbnn.classifiers.local_nbnn:LocalNBNN",
     "nbnn": "lnbnn.classifiers.nbnn:NBNN",
+    "local-nbnn-kernel": "lnbnn.classifiers.nbnn_kernel:LocalNBNNKernel",
+    "nbnn-affine": "lnbnn.classifiers.affine_nbnn:AffineNBNN",
+    "nbnn-kernel": "lnbnn.classifiers.nbnn_kernel:NBNNKernel",
+    "nbnn-log-odds": "lnbnn.classifiers.log_odds_nbnn:LogOddsNBNN",
+    "spm-hard": "lnbnn.classifiers.spatial_pyramid:HardSpatialPyramid",
+    "spm-soft": "lnbnn.classifiers.spatial_pyramid:SoftSpatialPyramid",
 }
 
 

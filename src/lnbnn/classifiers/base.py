@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from lnbnn.classifiers.probabilities import ProbabilityMixin
 from lnbnn.descriptors import Descriptor, make_descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, features_of, iter_features, map_in_order, name_of, no_progress
@@ -53,7 +55,7 @@ class Answer:
     unreadable: bool = False
 
 
-class ImageClassifier(ClassifierMixin, BaseEstimator):
+class ImageClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
     """Base of all classifiers: images in, local descriptors between, scores out.
 
     A subclass stores its settings in a constructor of its own, as scikit-learn asks, and writes the methods under
@@ -101,6 +103,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         if on_error not in ("raise", "skip"):
             raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
         self.__dict__.pop("classes_", None)  # a fit that fails leaves no half-new model
+        self.__dict__.pop("temperature_", None)
         self.descriptor_ = self._make_descriptor()
         kept: list[tuple[str, Any, int]] = []
         self.skipped_: list[tuple[str, str]] = []
@@ -173,17 +176,22 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         return tuple((classes[place], float(scores[place])) for place in np.argsort(-scores, kind="stable"))
 
     def _iter_scores(
-        self, images: Sequence[ImageLike], store: FeatureStore | None = None
+        self,
+        images: Sequence[ImageLike],
+        store: FeatureStore | None = None,
+        *,
+        score: Callable[[ImageFeatures], NDArray[np.float64]] | None = None,
     ) -> Iterator[NDArray[np.float64] | ImageReadError | None]:
         """The scores of each image; None for one without descriptors, the error for one that cannot be read."""
         self.fitted_classes()
+        score = self._scores if score is None else score
 
         def work(image: ImageLike) -> NDArray[np.float64] | ImageReadError | None:
             try:
                 features = features_of(image, self.descriptor_, store)
             except ImageReadError as error:
                 return error
-            return self._scores(features) if len(features) else None
+            return score(features) if len(features) else None
 
         return map_in_order(work, images, self.n_jobs)
 
@@ -233,6 +241,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             "classes": classes.tolist(),
             "images": [[image.name, image.label, image.n_descriptors] for image in self.images_],
         }
+        if hasattr(self, "temperature_"):
+            manifest["temperature"] = self.temperature_
         write_model(path, manifest, self._save_parts, overwrite=overwrite)
 
     @classmethod
@@ -252,10 +262,19 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             ]
             if not all(0 <= image.label < len(classes) for image in classifier.images_):
                 raise ValueError("an image's class is not in the list of classes")
+            if "temperature" in manifest:
+                classifier.temperature_ = float(manifest["temperature"])
+                if not 0.0 < classifier.temperature_ < np.inf:
+                    raise ValueError(f"temperature {classifier.temperature_}")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModelFormatError(f"{folder}: the manifest is damaged ({error}); fit the model again.") from error
         classifier.skipped_ = []
-        classifier._load_parts(folder)
+        warm_up = threading.Thread(target=classifier.descriptor_.warm_up)  # while the files are read
+        warm_up.start()
+        try:
+            classifier._load_parts(folder)
+        finally:
+            warm_up.join()
         return classifier
 
     def plain_params(self) -> dict[str, Any]:

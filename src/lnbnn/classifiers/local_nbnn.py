@@ -14,7 +14,7 @@ from lnbnn.errors import InvalidInputError
 from lnbnn.extraction import Progress
 from lnbnn.indexes import INDEXES, make_index
 from lnbnn.registry import resolve
-from lnbnn.scoring import Updates, local_nbnn_updates
+from lnbnn.scoring import SCORES, Updates, local_nbnn_updates
 from lnbnn.settings import check_whole
 
 __all__ = ["LocalNBNN"]
@@ -40,6 +40,14 @@ class LocalNBNN(NeighborClassifier):
     query_budget : int, float or None, default=2000
         Use at most this many (int) or this share (float) of a query image's descriptors, chosen by ``random_state``;
         None uses all.
+    match_score : {"difference", "ratio", "log-ratio", "count"}, default="difference"
+        What a class gains from a match: the paper's dist_C - dist_B, or another measure.
+    background_rank : int, optional
+        The neighbour whose distance is the background's, counted from 1; by default k + 1.
+    background_other_class : bool, default=False
+        The background neighbour must be of another class than the k matches; it is looked for among k more neighbours.
+    normalize_classes : bool, default=False
+        Multiply each class's updates by the mean number of descriptors of a class over its own number.
     n_jobs : int, optional
         Threads; by default all cores. The answers do not depend on it.
     random_state : int, default=0
@@ -81,6 +89,10 @@ class LocalNBNN(NeighborClassifier):
         index: str = "faiss",
         index_params: dict[str, Any] | None = None,
         query_budget: int | float | None = 2000,
+        match_score: str = "difference",
+        background_rank: int | None = None,
+        background_other_class: bool = False,
+        normalize_classes: bool = False,
         n_jobs: int | None = None,
         random_state: int = 0,
     ) -> None:
@@ -91,13 +103,29 @@ class LocalNBNN(NeighborClassifier):
         self.index = index
         self.index_params = index_params
         self.query_budget = query_budget
+        self.match_score = match_score
+        self.background_rank = background_rank
+        self.background_other_class = background_other_class
+        self.normalize_classes = normalize_classes
         self.n_jobs = n_jobs
         self.random_state = random_state
 
     def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
         """dist_C - dist_B of each query descriptor for the classes among its k nearest neighbours."""
-        distances, ids = self.index_.search(vectors, int(self.n_neighbors) + 1, leave_out=leave_out)
-        return local_nbnn_updates(distances, self._image_labels[image_of_id(ids)], int(self.n_neighbors))
+        distances, ids = self.index_.search(vectors, self._n_searched(), leave_out=leave_out)
+        return local_nbnn_updates(
+            distances,
+            self._image_labels[image_of_id(ids)],
+            int(self.n_neighbors),
+            score=self.match_score,
+            background_rank=self.background_rank,
+            background_other_class=self.background_other_class,
+            class_weights=self._class_weights if self.normalize_classes else None,
+        )
+
+    def _n_searched(self) -> int:
+        rank = int(self.n_neighbors) + 1 if self.background_rank is None else int(self.background_rank)
+        return min(rank + int(self.n_neighbors), len(self.index_)) if self.background_other_class else rank
 
     def reference_vectors(self, number: int) -> NDArray[np.generic]:
         """The indexed descriptors of a labelled image, location included."""
@@ -106,6 +134,10 @@ class LocalNBNN(NeighborClassifier):
     def check_settings(self) -> None:
         super().check_settings()
         check_whole("n_neighbors", self.n_neighbors, 1, 1 << 30)
+        if self.background_rank is not None:
+            check_whole("background_rank", self.background_rank, int(self.n_neighbors) + 1, 1 << 30)
+        if self.match_score not in SCORES:
+            raise InvalidInputError(f"match_score must be one of {', '.join(SCORES)}; got {self.match_score!r}.")
 
     def _start_fit(self) -> None:
         self.index_ = make_index(self.index, self.index_params)
@@ -120,13 +152,21 @@ class LocalNBNN(NeighborClassifier):
                 f"n_neighbors must be at most {n_indexed - 1} (one less than the {n_indexed} indexed descriptors); "
                 f"got {self.n_neighbors}."
             )
+        if self._n_searched() > n_indexed:
+            raise InvalidInputError(
+                f"background_rank must be at most {n_indexed}, the number of indexed descriptors; "
+                f"got {self.background_rank}."
+            )
         progress("building the index", 0, 1)
         self.index_.build()
         progress("building the index", 1, 1)
         self._set_image_labels()
 
     def _set_image_labels(self) -> None:
-        self._image_labels = np.array([image.label for image in self.images_] + [-1], dtype=np.int64)
+        labels = np.array([image.label for image in self.images_], dtype=np.int64)
+        self._image_labels = np.append(labels, -1)  # no neighbour, image -1, has the label -1
+        n_descriptors = np.bincount(labels, weights=[image.n_descriptors for image in self.images_])
+        self._class_weights = n_descriptors.mean() / n_descriptors
 
     def _save_parts(self, folder: Path) -> None:
         self.index_.save(folder)

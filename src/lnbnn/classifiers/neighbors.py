@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,17 +44,22 @@ class NeighborClassifier(ImageClassifier):
     A subclass writes :meth:`_add_reference`, :meth:`_updates_of` and :meth:`reference_vectors`.
     """
 
+    has_patch_evidence = True
+    """Whether the scores are sums of what the descriptors say, so that they can be shown on the picture."""
+
     location_weight: float
     index: str
     index_params: dict[str, Any] | None
     query_budget: int | float | None
 
     def totals(self, X: Sequence[ImageLike], *, progress: Progress = no_progress) -> NDArray[np.float64]:
-        """The paper's totals, shape (n_images, n_classes): the lowest of a row is the answer.
-
-        They are the scores of :meth:`decision_function` with their sign turned.
-        """
-        return 0.0 - self.decision_function(X, progress=progress)
+        """The paper's totals, shape (n_images, n_classes): what the updates sum to, lower is better."""
+        images = list(X)
+        result = np.zeros((len(images), len(self.fitted_classes())))
+        for row, updates in enumerate(map_in_order(self.updates, images, self.n_jobs)):
+            result[row] = updates.totals(result.shape[1])
+            progress("classifying", row + 1, len(images))
+        return result
 
     def updates(self, image: ImageLike) -> Updates:
         """What each descriptor of :meth:`query_features` adds to the total of each class."""
@@ -75,18 +80,23 @@ class NeighborClassifier(ImageClassifier):
         ndarray of shape (n_images, n_classes), in the order of ``images_``
         """
         n_classes = len(self.fitted_classes())
+        return self._leave_each_out(lambda vectors, own: self._updates_of(vectors, own).totals(n_classes), progress)
 
-        def work(number: int) -> NDArray[np.float64]:
+    def _leave_each_out(
+        self, work: Callable[[NDArray[np.generic], range], NDArray[np.float64]], progress: Progress
+    ) -> NDArray[np.float64]:
+        """``work(query vectors, own ids)`` for each labelled image, one row an image."""
+
+        def task(number: int) -> NDArray[np.float64]:
             vectors = self.reference_vectors(number)
             rows = self._budget_rows(len(vectors))
-            own = ids_of_image(number, len(vectors))
-            return self._updates_of(vectors if rows is None else vectors[rows], own).totals(n_classes)
+            return work(vectors if rows is None else vectors[rows], ids_of_image(number, len(vectors)))
 
-        result = np.empty((len(self.images_), n_classes))
-        for number, totals in enumerate(map_in_order(work, range(len(self.images_)), self.n_jobs)):
-            result[number] = totals
-            progress("leaving each image out", number + 1, len(self.images_))
-        return result
+        found = []
+        for row in map_in_order(task, range(len(self.images_)), self.n_jobs):
+            found.append(row)
+            progress("leaving each image out", len(found), len(self.images_))
+        return np.stack(found)
 
     @abstractmethod
     def reference_vectors(self, number: int) -> NDArray[np.generic]:
@@ -120,6 +130,19 @@ class NeighborClassifier(ImageClassifier):
 
     def _scores(self, features: ImageFeatures) -> NDArray[np.float64]:
         return 0.0 - self.updates(features).totals(len(self.classes_))
+
+    def _held_out_scores(self, progress: Progress) -> NDArray[np.float64]:
+        """Leave-one-out scores, where the scores are the totals."""
+        return (
+            0.0 - self.reference_totals(progress=progress)
+            if self.has_patch_evidence
+            else super()._held_out_scores(progress)
+        )
+
+    def _score_scale(self, n_descriptors: int) -> float:
+        """The number of query descriptors: probabilities come from the mean of what they say, not from the sum."""
+        rows = self._budget_rows(n_descriptors)
+        return float(n_descriptors if rows is None else len(rows)) if self.has_patch_evidence else 1.0
 
     def _vectors(self, features: ImageFeatures) -> NDArray[np.generic]:
         return append_location(features, self.location_weight)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.cli.console import (
     Format,
     ProgressBars,
@@ -21,6 +22,8 @@ from lnbnn.cli.console import (
     stdout,
     usage_errors,
 )
+from lnbnn.descriptors import DESCRIPTORS
+from lnbnn.indexes import INDEXES
 from lnbnn.presets import PRESETS, preset_params
 
 if TYPE_CHECKING:
@@ -49,9 +52,11 @@ def fit(
     images: Images,
     model: Annotated[Path, typer.Argument(help="The model folder to make.", show_default=False)],
     preset: Annotated[str, typer.Option(help=f"Start from: {', '.join(PRESETS)}.")] = "balanced",
-    method: Annotated[
-        str, typer.Option(help="local-nbnn (one merged index) or nbnn (one index a class).")
-    ] = "local-nbnn",
+    method: Annotated[str, typer.Option(help=f"One of: {', '.join(CLASSIFIERS)}.")] = "local-nbnn",
+    method_param: Annotated[
+        list[str] | None,
+        typer.Option("--method-param", "-M", metavar="NAME=VALUE", help="Any setting of the method, e.g. -M levels=2"),
+    ] = None,
     neighbors: Annotated[
         int | None, typer.Option("--neighbors", "-k", min=1, help="k of Local NBNN.", show_default=False)
     ] = None,
@@ -63,12 +68,14 @@ def fit(
         str | None,
         typer.Option(help="Query descriptors used: a number, a share such as 0.5, or all.", show_default=False),
     ] = None,
-    descriptor: Annotated[str | None, typer.Option(help="Local descriptor.", show_default=False)] = None,
+    descriptor: Annotated[
+        str | None, typer.Option(help=f"One of: {', '.join(DESCRIPTORS)}.", show_default=False)
+    ] = None,
     descriptor_param: Annotated[
         list[str] | None,
         typer.Option("--descriptor-param", "-D", metavar="NAME=VALUE", help="e.g. -D step_px=3 -D bin_sizes=4,6,9"),
     ] = None,
-    index: Annotated[str | None, typer.Option(help="faiss, exact or flann.", show_default=False)] = None,
+    index: Annotated[str | None, typer.Option(help=f"One of: {', '.join(INDEXES)}.", show_default=False)] = None,
     index_param: Annotated[
         list[str] | None, typer.Option("--index-param", "-I", metavar="NAME=VALUE", help="e.g. -I n_probes=4")
     ] = None,
@@ -102,6 +109,7 @@ def fit(
         "index": index,
         "n_jobs": jobs,
     }
+    given |= parse_params(method_param, "--method-param")
     params = preset_params(preset) | {name: value for name, value in given.items() if value is not None}
     if query_budget == "all":
         params["query_budget"] = None
@@ -113,7 +121,13 @@ def fit(
         changed = parse_params(items, option)
         if changed or name in params:
             params[name] = params.get(name, {}) | changed
-    classifier = _make_classifier(method, params)
+    chosen = {name for name, value in given.items() if value is not None}
+    if query_budget is not None:
+        chosen.add("query_budget")
+    chosen |= {
+        name for name, items in (("descriptor_params", descriptor_param), ("index_params", index_param)) if items
+    }
+    classifier = _make_classifier(method, params, chosen)
     data = read_images(images)
     for text in data.notes:
         note(text)
@@ -338,16 +352,15 @@ def info(
         stdout().print(classes)
 
 
-def _make_classifier(method: str, params: dict[str, Any]) -> ImageClassifier:
-    from lnbnn.classifiers import CLASSIFIERS
+def _make_classifier(method: str, params: dict[str, Any], chosen: set[str]) -> ImageClassifier:
+    """The classifier with these settings; what a method does not have is an error if chosen, else left out."""
     from lnbnn.registry import resolve
 
     kind = resolve(CLASSIFIERS, method, "method")
     names = kind._get_param_names()
-    for name in params:
-        if name not in names:
-            raise typer.BadParameter(f"method {method!r} has no {name}; its settings: {', '.join(names)}")
-    classifier = kind(**params)
+    for name in sorted(chosen - set(names)):
+        raise typer.BadParameter(f"method {method!r} has no {name}; its settings: {', '.join(names)}")
+    classifier = kind(**{name: value for name, value in params.items() if name in names})
     with usage_errors():
         classifier.check_settings()
     return classifier

@@ -29,6 +29,9 @@ class Descriptor(Configurable, ABC):
     longest_side: int
     """Longest side, in pixels, of the image the descriptors are taken from."""
 
+    def warm_up(self) -> None:
+        """Load what the first extraction would have to wait for."""
+
     @abstractmethod
     def extract(self, image: NDArray[np.generic]) -> ImageFeatures:
         """The descriptors of one image, gray (h, w) or RGB (h, w, 3), of any size; none at all is a valid answer."""

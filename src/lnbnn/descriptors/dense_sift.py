@@ -93,6 +93,11 @@ class DenseSIFT(Descriptor):
             raise InvalidInputError(f"min_contrast must be a number, at least 0; got {self.min_contrast}.")
         check_whole("longest_side", self.longest_side, 8, 10_000)
 
+    def warm_up(self) -> None:
+        """Load the compiled loops and the gradient table."""
+        small = DenseSIFT(4, longest_side=24)
+        small.extract(np.arange(24 * 24, dtype=np.uint16).reshape(24, 24).astype(np.uint8))
+
     def _bins(self) -> list[int]:
         return [self.bin_sizes] if isinstance(self.bin_sizes, int | np.integer) else list(self.bin_sizes)
 

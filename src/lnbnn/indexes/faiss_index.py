@@ -1,9 +1,7 @@
-"""The default index: FAISS, in the form that fits the number of vectors. The only module that imports faiss."""
+"""The default index: FAISS, in the form that fits the number of vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import faiss
@@ -12,6 +10,7 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.indexes.base import Index
+from lnbnn.indexes.faiss_kmeans import kmeans_centers, one_thread
 from lnbnn.indexes.selection import rerank
 from lnbnn.settings import check_whole
 
@@ -109,18 +108,17 @@ class FaissIndex(Index):
         picked = np.sort(np.random.default_rng(self.seed).choice(n_rows, n_sampled, replace=False))
         sample = self._widen(table.vectors[picked])
         is_8_bit = table.dtype == np.uint8
-        kmeans = faiss.Kmeans(
-            self._width,
-            n_lists,
-            niter=8,
-            seed=self.seed + 1,
-            int_centroids=is_8_bit,
-            min_points_per_centroid=1,
-            max_points_per_centroid=_TRAIN_ROWS_A_LIST,
-        )
-        kmeans.train(sample)
         centres = faiss.IndexFlatL2(self._width)
-        centres.add(kmeans.centroids)
+        centres.add(
+            kmeans_centers(
+                sample,
+                n_lists,
+                n_iterations=8,
+                seed=self.seed + 1,
+                whole_numbers=is_8_bit,
+                max_vectors_a_center=_TRAIN_ROWS_A_LIST,
+            )
+        )
         if self._form == "ivf-8bit":
             code = faiss.ScalarQuantizer.QT_8bit_direct
             structure = (
@@ -171,7 +169,7 @@ class FaissIndex(Index):
         self, queries: NDArray[np.generic], n_neighbors: int, hidden: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         wide = self._widen(queries)
-        with _one_thread():
+        with one_thread():
             selectors = self._selectors(hidden)  # kept until the search is done: FAISS holds bare pointers to them
             selector = selectors[-1] if selectors else None
             if self._form == "flat":
@@ -249,14 +247,3 @@ class FaissIndex(Index):
             raise ModelFormatError(f"{folder}: index.faiss does not fit vectors.npy; fit the model again.")
         self._structure, self._form = structure, forms[type(structure)]
         self._set_selector()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """FAISS on one thread for the calling thread: images are worked on side by side instead."""
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)

@@ -1,0 +1,237 @@
+"""Per-class affine correction of image-to-class distances, learnt by a linear programme (Behmo et al. 2010).
+
+Pure functions of (distances, labels): no index, no files, no state.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linprog
+
+from lnbnn.errors import InvalidInputError, LnbnnError
+
+__all__ = ["apply_affine", "cross_fit_affine", "fit_affine", "hinge_objective"]
+
+_PAIRS_A_ROUND = 10  # most violated wrong classes of an image that one round of constraint generation adds
+_GAP = 1e-9  # relative gap between the restricted and the whole problem at which they count as equal
+
+
+def apply_affine(
+    distances: NDArray[np.floating], alpha: NDArray[np.float64], beta: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The corrected distances, ``alpha[c] * d[:, c] + beta[c]``; the lowest of a row is the answer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> apply_affine(np.array([[4.0, 6.0]]), np.array([1.0, 0.5]), np.array([0.0, 2.0]))
+    array([[4., 5.]])
+    """
+    return alpha * np.asarray(distances, dtype=np.float64) + beta
+
+
+def fit_affine(
+    distances: NDArray[np.floating],
+    labels: NDArray[np.integer],
+    *,
+    regularization: float = 0.01,
+    balanced: bool = True,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The alpha and beta of every class that minimise the multi-class hinge loss of labelled images.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n_images, n_classes)
+        Mean squared distance of an image's descriptors to each class, the image itself left out of its class.
+    labels : ndarray of shape (n_images,)
+        The class of each image, from 0.
+    regularization : float, default=0.01
+        lambda, above 0: how strongly alpha is held near 1 and beta near 0.
+    balanced : bool, default=True
+        Every class counts the same (weights 1 / images of the class); otherwise every image does.
+
+    Returns
+    -------
+    alpha : ndarray of shape (n_classes,), at least 0
+    beta : ndarray of shape (n_classes,), in units of the distances
+
+    Notes
+    -----
+    With d'(j, c) = alpha_c d(j, c) + beta_c, y the class of image j and w its weight, weights summing to 1::
+
+        minimise  sum_j w_j mean_{c != y} max(0, s + d'(j, y) - d'(j, c)) / s
+                  + lambda / n_classes * sum_c (|alpha_c - 1| * sd + |alpha_c * m + beta_c - m|) / s
+
+    The margin s is the mean gap |d(j, c) - d(j, y)|, so that the distances are of order 1 in units of the margin. The
+    penalty looks at slope and shift of the correction around the mean distance m (standard deviation sd): there the
+    two do not stand in for each other. Each max is a slack variable, and the whole is a linear programme.
+
+    Of the n_images * (n_classes - 1) constraints only those that are violated matter. The programme is solved for a
+    few, the most violated of the others are added, and so on until the loss over all pairs equals the loss over those
+    chosen: the optimum is that of the whole programme.
+
+    An image that is alone in its class has no distance to it once left out: it is passed over, and its class keeps
+    alpha = 1 and beta = 0. The order of the images does not matter.
+    """
+    distances, labels = _check(distances, labels, regularization)
+    n_classes = distances.shape[1]
+    counts = np.bincount(labels, minlength=n_classes)
+    used = counts[labels] > 1
+    if n_classes < 2 or not used.any():
+        return np.ones(n_classes), np.zeros(n_classes)
+    distances, labels = distances[used], labels[used]
+    order = np.lexsort([*distances.T, labels])  # equal optima: the choice must not depend on the order given
+    distances, labels = distances[order], labels[order]
+    weights = _weights(counts, labels, balanced) / (n_classes - 1)
+    own = np.take_along_axis(distances, labels[:, None], axis=1)
+    margin = np.abs(distances - own).sum() / (len(labels) * (n_classes - 1))
+    if margin == 0.0:
+        return np.ones(n_classes), np.zeros(n_classes)
+    centred = (distances - distances.mean()) / margin
+    slope, shift = _generate(centred, labels, weights, regularization / n_classes, counts > 1)
+    alpha = 1.0 + slope
+    beta = margin * shift - slope * distances.mean()
+    return alpha, beta
+
+
+def hinge_objective(
+    distances: NDArray[np.floating],
+    labels: NDArray[np.integer],
+    alpha: NDArray[np.float64],
+    beta: NDArray[np.float64],
+    *,
+    regularization: float = 0.01,
+    balanced: bool = True,
+) -> float:
+    """What :func:`fit_affine` minimises, at any alpha and beta; every image must have another of its class."""
+    distances, labels = _check(distances, labels, regularization)
+    n_images, n_classes = distances.shape
+    weights = _weights(np.bincount(labels, minlength=n_classes), labels, balanced) / (n_classes - 1)
+    own = np.take_along_axis(distances, labels[:, None], axis=1)
+    margin = np.abs(distances - own).sum() / (n_images * (n_classes - 1))
+    mean, spread = distances.mean(), distances.std()
+    corrected = apply_affine(distances, alpha, beta)
+    hinge = np.maximum(0.0, margin + np.take_along_axis(corrected, labels[:, None], axis=1) - corrected)
+    np.put_along_axis(hinge, labels[:, None], 0.0, axis=1)
+    penalty = np.abs(alpha - 1.0) * spread + np.abs(alpha * mean + beta - mean)
+    return float((weights @ hinge.sum(axis=1) + regularization / n_classes * penalty.sum()) / margin)
+
+
+def cross_fit_affine(
+    distances: NDArray[np.floating],
+    labels: NDArray[np.integer],
+    *,
+    n_folds: int = 5,
+    regularization: float = 0.01,
+    balanced: bool = True,
+) -> NDArray[np.float64]:
+    """The distances of each image corrected by an alpha and beta learnt without it, in ``n_folds`` parts.
+
+    Every class is dealt over the parts, in an order that does not depend on that of the images.
+    """
+    distances, labels = _check(distances, labels, regularization)
+    order = np.lexsort([*distances.T, labels])
+    folds = np.empty(len(labels), dtype=np.intp)
+    folds[order] = np.arange(len(labels)) % n_folds
+    result = np.empty_like(distances)
+    for fold in range(n_folds):
+        inside = folds != fold
+        learnt = fit_affine(distances[inside], labels[inside], regularization=regularization, balanced=balanced)
+        result[~inside] = apply_affine(distances[~inside], *learnt)
+    return result
+
+
+def _generate(
+    z: NDArray[np.float64],
+    labels: NDArray[np.integer],
+    weights: NDArray[np.float64],
+    penalty: float,
+    is_free: NDArray[np.bool_],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Slope (alpha - 1) and shift of each class: constraint generation over the pairs (image, wrong class)."""
+    n_images, n_classes = z.shape
+    rows = np.arange(n_images)
+    slope, shift = np.zeros(n_classes), np.zeros(n_classes)
+    chosen = np.zeros(z.shape, dtype=bool)
+    n_added = min(_PAIRS_A_ROUND, n_classes)
+    while True:
+        corrected = z + slope * z + shift
+        hinge = 1.0 + corrected[rows, labels][:, None] - corrected
+        hinge[rows, labels] = 0.0
+        np.maximum(hinge, 0.0, out=hinge)
+        waiting = np.where(chosen, 0.0, hinge)
+        if weights @ waiting.sum(axis=1) <= _GAP * max(1.0, weights @ hinge.sum(axis=1)):
+            return slope, shift
+        least = -np.partition(-waiting, n_added - 1, axis=1)[:, [n_added - 1]]
+        chosen |= (waiting > 0.0) & (waiting >= least)
+        slope, shift = _solve(z, labels, weights, penalty, is_free, *np.nonzero(chosen))
+
+
+def _solve(
+    z: NDArray[np.float64],
+    labels: NDArray[np.integer],
+    weights: NDArray[np.float64],
+    penalty: float,
+    is_free: NDArray[np.bool_],
+    images: NDArray[np.intp],
+    wrong: NDArray[np.intp],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The linear programme over the pairs chosen, by its dual: one bounded variable a pair, four rows a class.
+
+    With x >= 0 the slope+, slope-, shift+, shift- of the classes, G the pairs and h the gaps, the programme is
+    ``min c x + w slack`` under ``G x - slack <= h`` and ``slope- <= 1``. Its dual, ``min h y + t`` under
+    ``-G' y - t <= c`` and ``0 <= y <= w``, has far fewer rows, and x is the price of each.
+    """
+    n_pairs, n_classes = len(images), z.shape[1]
+    own = labels[images]
+    ones = np.ones(n_pairs)
+    z_own, z_wrong = z[images, own], z[images, wrong]
+    entries = [(own, z_own), (wrong, -z_wrong), (2 * n_classes + own, ones), (2 * n_classes + wrong, -ones)]
+    rows = np.concatenate([part for at, _ in entries for part in (at, at + n_classes)])
+    values = np.concatenate([part for _, value in entries for part in (value, -value)])
+    pairs = sparse.csr_array((-values, (rows, np.tile(np.arange(n_pairs), 8))), shape=(4 * n_classes, n_pairs))
+    bound = sparse.csr_array(
+        (-np.ones(n_classes), (n_classes + np.arange(n_classes), np.arange(n_classes))), (4 * n_classes, n_classes)
+    )
+    kept = np.flatnonzero(np.tile(is_free, 4))
+    cost = np.repeat([penalty * z.std(), penalty], 2 * n_classes)
+    limits = np.concatenate([weights[images], np.full(n_classes, np.inf)])
+    found = linprog(
+        np.concatenate([z_wrong - z_own - 1.0, np.ones(n_classes)]),
+        A_ub=sparse.hstack([pairs, bound], format="csr")[kept],
+        b_ub=cost[kept],
+        bounds=np.column_stack([np.zeros(len(limits)), limits]),
+        method="highs",
+    )
+    if found.status != 0:
+        raise LnbnnError(f"the linear programme of the class corrections was not solved: {found.message}")
+    parts = np.zeros(4 * n_classes)
+    parts[kept] = -found.ineqlin.marginals
+    parts = parts.reshape(4, n_classes)
+    return parts[0] - parts[1], parts[2] - parts[3]
+
+
+def _weights(counts: NDArray[np.integer], labels: NDArray[np.integer], balanced: bool) -> NDArray[np.float64]:
+    weights = 1.0 / counts[labels] if balanced else np.ones(len(labels))
+    return weights / weights.sum()
+
+
+def _check(
+    distances: NDArray[np.floating], labels: NDArray[np.integer], regularization: float
+) -> tuple[NDArray[np.float64], NDArray[np.integer]]:
+    values: NDArray[np.float64] = np.asarray(distances, dtype=np.float64)
+    labels = np.asarray(labels)
+    if values.ndim != 2 or labels.shape != values.shape[:1] or not np.isfinite(values).all():
+        raise InvalidInputError(
+            "distances must be finite, of shape (n_images, n_classes), with one label an image; "
+            f"got shapes {values.shape} and {labels.shape}."
+        )
+    if len(labels) and not (labels.min() >= 0 and labels.max() < values.shape[1]):
+        raise InvalidInputError(
+            f"labels must be from 0 to {values.shape[1] - 1}; got {labels.min()} to {labels.max()}."
+        )
+    if not 0.0 < regularization < np.inf:
+        raise InvalidInputError(f"regularization must be a number above 0; got {regularization!r}.")
+    return values, labels

@@ -1,0 +1,296 @@
+"""Late fusion: the calibrated log-probabilities of several methods, added with weights learnt on held-out images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils.metaestimators import _BaseComposition
+
+from lnbnn.calibration import fit_fusion_weights, fuse, log_probabilities
+from lnbnn.classifiers import load
+from lnbnn.classifiers.base import ImageClassifier, ReferenceImage
+from lnbnn.classifiers.probabilities import ProbabilityMixin, can_be_held_out, cross_fitted_scores
+from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
+from lnbnn.features import ImageFeatures
+from lnbnn.model_folder import write_model
+from lnbnn.settings import check_whole, plain
+from lnbnn.store import FeatureStore
+from lnbnn.version import __version__
+
+__all__ = ["LateFusion"]
+
+
+class LateFusion(_BaseComposition, ImageClassifier):
+    """Late fusion of the calibrated scores of two or more methods.
+
+    Parameters
+    ----------
+    estimators : list of (str, ImageClassifier)
+        The methods with a name each, as scikit-learn's ``VotingClassifier`` takes them. ``fit`` works on clones.
+    n_folds : int, default=5
+        Parts for the methods that cannot leave one labelled image out; they are fitted once more for each.
+    n_jobs : int, optional
+        Threads of answering; by default all cores. The answers do not depend on it.
+
+    Attributes
+    ----------
+    estimators_ : list of ImageClassifier
+        The fitted and calibrated methods, in the order of ``estimators``.
+    weights_ : ndarray of shape (n_methods,)
+    classes_, images_, skipped_
+        Those of the first method.
+
+    Notes
+    -----
+    With p_m the calibrated probabilities of method m::
+
+        log p(c | image) = log softmax_c( sum_m w_m log p_m(c | image) )
+
+    The weights w >= 0 minimise the negative log-likelihood of the labelled images, each scored by every method as if
+    it was not known. The fused probabilities need no temperature of their own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lnbnn import NBNN, LocalNBNN
+    >>> rows, columns = np.mgrid[0:64, 0:64]
+    >>> images = [(rows // 8 % 2 * 255).astype(np.uint8), (columns // 8 % 2 * 255).astype(np.uint8)]
+    >>> images += [images[0][2:], images[1][:, 2:]]
+    >>> fusion = LateFusion([("a", NBNN(index="exact")), ("b", LocalNBNN(index="exact"))])
+    >>> fusion.fit(images, [0, 1, 0, 1]).predict([images[1][4:, 4:]]).tolist()
+    [1]
+    """
+
+    method = "fusion"
+
+    def __init__(
+        self, estimators: list[tuple[str, ImageClassifier]], *, n_folds: int = 5, n_jobs: int | None = None
+    ) -> None:
+        self.estimators = estimators
+        self.n_folds = n_folds
+        self.n_jobs = n_jobs
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings; with ``deep`` also those of the methods, as ``name__setting``."""
+        return self._get_params("estimators", deep=deep)
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings, those of the methods as ``name__setting``."""
+        self._set_params("estimators", **params)
+        return self
+
+    # ---- fitting ------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Sequence[ImageLike],
+        y: ArrayLike,
+        *,
+        on_error: str = "raise",
+        store: FeatureStore | None = None,
+        progress: Progress = no_progress,
+    ) -> Self:
+        """Fit and calibrate every method on labelled images, then learn the weights; parameters as of the methods."""
+        self.check_settings()
+        images = list(X)
+        self.__dict__.pop("classes_", None)
+        members = [clone(member) for _, member in self.estimators]
+        held_out = []
+        for member in members:
+            member.fit(images, y, on_error=on_error, store=store, progress=progress)
+            held_out.append(_held_out(member, images, list(y), self.n_folds, store, progress))  # type: ignore[arg-type]
+            member.calibrate(held_out[-1])
+        self._set_members(members)
+        self.weights_ = _learn_weights(members, held_out)
+        return self
+
+    @classmethod
+    def of_fitted(
+        cls, estimators: list[tuple[str, ImageClassifier]], *, progress: Progress = no_progress, **params: Any
+    ) -> Self:
+        """Fuse methods that are fitted already, on the same images; each must be able to leave one image out.
+
+        They are used as they are, not cloned, and calibrated anew.
+        """
+        fusion = cls(estimators, **params)
+        fusion.check_settings()
+        members = [member for _, member in estimators]
+        for member in members:
+            member.fitted_classes()
+        held_out = [member._held_out_scores(progress) for member in members]
+        for member, scores in zip(members, held_out, strict=True):
+            member.calibrate(scores)
+        fusion._set_members(members)
+        fusion.weights_ = _learn_weights(members, held_out)
+        return fusion
+
+    def _set_members(self, members: list[ImageClassifier]) -> None:
+        first = members[0]
+        for member in members[1:]:
+            if member.classes_.tolist() != first.classes_.tolist():
+                raise InvalidInputError(
+                    f"methods to fuse must know the same classes; {first.method!r} knows {len(first.classes_)}, "
+                    f"{member.method!r} {len(member.classes_)}."
+                )
+        self.estimators_ = members
+        self.classes_, self.images_, self.skipped_ = first.classes_, first.images_, first.skipped_
+
+    # ---- answering ----------------------------------------------------------------------------------------------
+
+    def _iter_scores(
+        self,
+        images: Sequence[ImageLike],
+        store: FeatureStore | None = None,
+        *,
+        score: Callable[[ImageFeatures], NDArray[np.float64]] | None = None,
+    ) -> Iterator[NDArray[np.float64] | ImageReadError | None]:
+        """The fused log-probabilities of each image; methods with the same descriptor share its features."""
+        n_classes = len(self.fitted_classes())
+        keys = [repr((member.descriptor_.name, member.descriptor_.settings())) for member in self.estimators_]
+
+        def work(image: ImageLike) -> NDArray[np.float64] | ImageReadError | None:
+            features: dict[str, ImageFeatures] = {}
+            try:
+                for key, member in zip(keys, self.estimators_, strict=True):
+                    if key not in features:
+                        features[key] = features_of(image, member.descriptor_, store)
+            except ImageReadError as error:
+                return error
+            if not any(map(len, features.values())):
+                return None
+            found = [
+                member._log_proba(features[key]) if len(features[key]) else np.full(n_classes, -np.log(n_classes))
+                for key, member in zip(keys, self.estimators_, strict=True)
+            ]
+            return fuse(found, self.weights_)
+
+        return map_in_order(work, images, self.n_jobs)
+
+    def calibrate(self, held_out: ArrayLike | None = None, *, progress: Progress = no_progress) -> Self:
+        """Nothing to do: ``fit`` has calibrated the methods and their sum."""
+        self.fitted_classes()
+        return self
+
+    def _check_calibrated(self) -> None:
+        """The fused scores are log-probabilities from the start."""
+
+    def describe(self) -> str:
+        """One line that says how the answer is found."""
+        self.fitted_classes()
+        parts = [f"{weight:.3g} x {m.method}" for weight, m in zip(self.weights_, self.estimators_, strict=True)]
+        return f"log-probabilities of {' + '.join(parts)}"
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of all methods in memory, memory-mapped parts included."""
+        return sum(member.nbytes_ for member in self.estimators_)
+
+    # ---- storing ------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write a model folder with one model folder a method in it. Opened again by :func:`lnbnn.load`."""
+        classes = self.fitted_classes()
+        names = [name for name, _ in self.estimators]
+        manifest = {
+            "lnbnn_version": __version__,
+            "method": self.method,
+            "params": self.plain_params(),
+            "classes": classes.tolist(),
+            "members": names,
+            "weights": self.weights_.tolist(),
+        }
+
+        def write_members(folder: Path) -> None:
+            for place, member in enumerate(self.estimators_):
+                member.save(folder / f"member{place}")
+
+        write_model(path, manifest, write_members, overwrite=overwrite)
+
+    @classmethod
+    def _from_manifest(cls, folder: Path, manifest: dict[str, Any]) -> Self:
+        try:
+            names = [str(name) for name in manifest["members"]]
+            weights = np.array(manifest["weights"], dtype=np.float64)
+            params = dict(manifest["params"])
+            if weights.shape != (len(names),) or not np.isfinite(weights).all() or weights.min() < 0.0:
+                raise ValueError(f"weights {manifest['weights']}")
+            members = [load(folder / f"member{place}") for place in range(len(names))]
+            fusion = cls(list(zip(names, members, strict=True)), **params)
+            fusion.check_settings()
+            for member in members:
+                ProbabilityMixin._check_calibrated(member)
+            fusion._set_members(members)
+        except ModelFormatError:
+            raise
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ModelFormatError(f"{folder}: the manifest is damaged ({error}); fit the model again.") from error
+        fusion.weights_ = weights
+        return fusion
+
+    def plain_params(self) -> dict[str, Any]:
+        """The settings as plain values, without the methods and the number of threads."""
+        return {"n_folds": plain(self.n_folds)}
+
+    # ---- checks -------------------------------------------------------------------------------------------------
+
+    def check_settings(self) -> None:
+        """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
+        check_whole("n_folds", self.n_folds, 2, 1 << 30)
+        if not isinstance(self.estimators, list) or len(self.estimators) < 2:
+            raise InvalidInputError("estimators must be a list of at least two (name, classifier) pairs.")
+        for name, member in self.estimators:
+            if not isinstance(member, ImageClassifier) or isinstance(member, LateFusion):
+                raise InvalidInputError(f"{name!r} must be a classifier of this package, not {type(member).__name__}.")
+            member.check_settings()
+        self._validate_names([name for name, _ in self.estimators])
+
+
+def _held_out(
+    member: ImageClassifier,
+    X: Sequence[ImageLike],
+    y: Sequence[Any],
+    n_folds: int,
+    store: FeatureStore | None,
+    progress: Progress,
+) -> NDArray[np.float64]:
+    """Leave-one-out scores where the method has them, else those of copies fitted without each part."""
+    own = type(member)._held_out_scores is not ProbabilityMixin._held_out_scores
+    if own and getattr(member, "has_patch_evidence", True):
+        return member._held_out_scores(progress)
+    return cross_fitted_scores(member, X, y, n_folds=n_folds, store=store, progress=progress)
+
+
+def _learn_weights(
+    members: Sequence[ImageClassifier], held_out: Sequence[NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Weights from the held-out scores of the images that every method was fitted on."""
+    rows = [_numbered(member.images_) for member in members]
+    common = [key for key in rows[0] if all(key in found for found in rows[1:])]
+    labels = np.array([members[0].images_[rows[0][key]].label for key in common], dtype=np.int64)
+    for member, found in zip(members, rows, strict=True):
+        if not common or [member.images_[found[key]].label for key in common] != labels.tolist():
+            raise InvalidInputError("methods to fuse must be fitted on the same labelled images.")
+    used = can_be_held_out(labels)
+    log_probas = []
+    for member, found, scores in zip(members, rows, held_out, strict=True):
+        places = [found[key] for key, use in zip(common, used, strict=True) if use]
+        scales = np.array([member._score_scale(member.images_[place].n_descriptors) for place in places])
+        log_probas.append(log_probabilities(scores[places] / scales[:, None], member.temperature_))
+    return fit_fusion_weights(log_probas, labels[used])
+
+
+def _numbered(images: Sequence[ReferenceImage]) -> dict[tuple[str, int], int]:
+    """The row of each image, under its name and how often the name came before."""
+    seen: dict[str, int] = {}
+    result = {}
+    for row, image in enumerate(images):
+        number = seen[image.name] = seen.get(image.name, -1) + 1
+        result[image.name, number] = row
+    return result

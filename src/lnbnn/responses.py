@@ -1,0 +1,97 @@
+"""Image-to-class totals as the features of an image: what a classifier on top of NBNN responses is fed with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.errors import InvalidInputError
+from lnbnn.scoring import Updates
+
+__all__ = ["RESPONSES", "cell_totals", "response_vectors"]
+
+
+def response_vectors(
+    totals: NDArray[np.floating], n_descriptors: NDArray[np.integer], kind: str
+) -> NDArray[np.float64]:
+    """The response vector of each image (Tuytelaars et al. 2011), in one of several scales.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (n_images, n_classes)
+        NBNN or Local NBNN totals, lower is better.
+    n_descriptors : ndarray of shape (n_images,)
+        Query descriptors that were summed over.
+    kind : {"raw", "mean", "unit", "rank", "log-odds"}
+        The totals; divided by the number of descriptors; scaled to unit length; their ranks from 0 to 1, best first; or
+        the log-odds of a softmax over the image's standardised totals.
+
+    Returns
+    -------
+    ndarray of shape (n_images, n_classes)
+    """
+    if kind not in RESPONSES:
+        raise InvalidInputError(f"response must be one of {', '.join(RESPONSES)}; got {kind!r}.")
+    return RESPONSES[kind](np.asarray(totals, dtype=np.float64), np.maximum(np.asarray(n_descriptors), 1)[:, None])
+
+
+def cell_totals(updates: Updates, xy: NDArray[np.floating], n_classes: int, n_side: int) -> NDArray[np.float64]:
+    """Totals of the updates in each of ``n_side`` x ``n_side`` cells of the image, row by row.
+
+    Parameters
+    ----------
+    updates : Updates
+    xy : ndarray of shape (n_descriptors, 2)
+        Place of each descriptor as a fraction of width and height.
+
+    Returns
+    -------
+    ndarray of shape (n_side * n_side, n_classes); its sum over the cells is the total of the image
+    """
+    column, row = np.clip((np.asarray(xy) * n_side).astype(np.intp), 0, n_side - 1).T
+    cell = row * n_side + column
+    return np.stack(
+        [
+            Updates(updates.values[cell == place], updates.labels[cell == place]).totals(n_classes)
+            for place in range(n_side * n_side)
+        ]
+    )
+
+
+def _raw(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
+    return totals
+
+
+def _mean(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
+    return totals / n
+
+
+def _unit(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
+    length = np.linalg.norm(totals, axis=1, keepdims=True)
+    return np.divide(totals, length, out=np.zeros_like(totals), where=length > 0)
+
+
+def _rank(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
+    order = np.argsort(np.argsort(totals, axis=1, kind="stable"), axis=1, kind="stable")
+    return order / max(totals.shape[1] - 1, 1)
+
+
+def _log_odds(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
+    spread = totals.std(axis=1, keepdims=True)
+    z = np.divide(totals.mean(axis=1, keepdims=True) - totals, spread, out=np.zeros_like(totals), where=spread > 0)
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    p = np.clip(p, 1e-12, 1 - 1e-12)
+    return np.log(p) - np.log1p(-p)
+
+
+RESPONSES: dict[str, Callable[[NDArray[np.float64], NDArray[np.integer]], NDArray[np.float64]]] = {
+    "raw": _raw,
+    "mean": _mean,
+    "unit": _unit,
+    "rank": _rank,
+    "log-odds": _log_odds,
+}
+"""Scales of the response vector by name: functions of totals and number of descriptors."""

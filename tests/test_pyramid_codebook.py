@@ -1,0 +1,98 @@
+"""The codebook: an even sample, words, and the words nearest to a descriptor."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic import clustered_vectors, make_features
+
+from lnbnn.errors import InvalidInputError
+from lnbnn.pyramid.codebook import Codebook, make_codebook, sample_descriptors
+
+
+def images(*sizes, n_dims=8):
+    return [make_features(clustered_vectors(n, n_dims, seed=seed)) for seed, n in enumerate(sizes)]
+
+
+def test_assign_by_hand():
+    # Words (0, 0), (127, 0), (0, 127). For x = (100, 20):
+    #   10000 + 400 = 10400,   27^2 + 400 = 1129,   10000 + 107^2 = 21449;   in unit vectors divided by 127^2.
+    codebook = Codebook(np.array([[0, 0], [127, 0], [0, 127]], np.float32), np.dtype(np.uint8))
+    squared, words = codebook.assign(np.array([[100, 20]], np.uint8), 3)
+    assert words.tolist() == [[1, 0, 2]]
+    assert np.allclose(squared * 127**2, [[1129, 10400, 21449]], rtol=1e-6)
+    _, nearest = codebook.assign(np.array([[100, 20], [1, 9]], np.uint8))
+    assert nearest.tolist() == [[1], [0]]
+
+
+def test_equal_distances_go_to_the_first_word():
+    codebook = Codebook(np.array([[4, 0], [0, 0], [2, 2]], np.float32), np.dtype(np.uint8))
+    assert codebook.assign(np.array([[2, 0]], np.uint8), 3)[1].tolist() == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_assign_equals_a_loop(dtype):
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 200, (30, 12)).astype(np.float32)
+    descriptors = rng.integers(0, 200, (700, 12)).astype(dtype)  # more than one block
+    squared, nearest = Codebook(words, np.dtype(dtype)).assign(descriptors, 4)
+    unit = 127.0**2 if dtype is np.uint8 else 1.0
+    for row, descriptor in enumerate(descriptors.astype(float)):
+        distances = [((descriptor - word) ** 2).sum() / unit for word in words.astype(float)]
+        order = np.argsort(distances, kind="stable")[:4]
+        assert nearest[row].tolist() == order.tolist()
+        assert np.allclose(squared[row], np.array(distances)[order], rtol=1e-6)
+
+
+def test_distance_to_itself_is_zero():
+    words = np.random.default_rng(1).normal(size=(20, 16)).astype(np.float32)
+    squared, nearest = Codebook(words, np.dtype(np.float32)).assign(words)
+    assert nearest[:, 0].tolist() == list(range(20))
+    assert (squared >= 0).all()
+    assert squared.max() < 1e-4
+
+
+def test_wrong_descriptors_are_refused():
+    codebook = make_codebook(images(50), 4)
+    for wrong in (np.zeros((3, 8), np.float32), np.zeros((3, 9), np.uint8)):
+        with pytest.raises(InvalidInputError, match=r"queries must be uint8 of shape \(n, 8\)"):
+            codebook.assign(wrong)
+
+
+def test_sample_is_even_and_seeded():
+    features = images(100, 60, 5)
+    sample = sample_descriptors(features, 60, seed=0)
+    assert sample.shape == (20 + 20 + 5, 8)
+    for start, stop, image in ((0, 20, features[0]), (20, 40, features[1]), (40, 45, features[2])):
+        own = {tuple(row) for row in image.descriptors.tolist()}
+        assert {tuple(row) for row in sample[start:stop].tolist()} <= own
+    assert np.array_equal(sample, sample_descriptors(features, 60, seed=0))
+    assert not np.array_equal(sample, sample_descriptors(features, 60, seed=1))
+    assert len(sample_descriptors(features, 10_000, seed=0)) == 165
+
+
+def test_mixed_descriptors_are_refused():
+    with pytest.raises(InvalidInputError, match="one type and length; got uint8 of length 8, uint8 of length 9"):
+        sample_descriptors([*images(5), *images(5, n_dims=9)], 10, seed=0)
+
+
+def test_words_of_8_bit_descriptors_are_whole_numbers():
+    codebook = make_codebook(images(300, 200), 20)
+    assert len(codebook) == 20
+    assert codebook.dtype == np.uint8
+    assert np.array_equal(codebook.words, np.rint(codebook.words))
+    as_float = [make_features(image.descriptors.astype(np.float32)) for image in images(300, 200)]
+    assert make_codebook(as_float, 20).dtype == np.float32
+
+
+def test_words_find_the_clusters():
+    # Of 60 words around 20 clusters each cluster gets some: the nearest word is about as near as the cluster's center.
+    new = clustered_vectors(200, 8, seed=9)
+    centres = np.random.default_rng(12345).uniform(20, 200, (20, 8)).astype(np.float32)  # those of clustered_vectors
+    found, best = make_codebook(images(600, 600), 60), Codebook(centres, np.dtype(np.uint8))
+    assert found.assign(new)[0].mean() < 1.2 * best.assign(new)[0].mean()
+
+
+@pytest.mark.parametrize("seed", [0, 5, (1 << 32) - 1])
+def test_fewer_descriptors_than_words(seed):
+    assert len(make_codebook(images(6, 5), 1024, seed=seed)) == 11
