@@ -1,7 +1,7 @@
 """Every method on one split of Caltech 101 with the same features: accuracy, time, memory.
 
-Writes results/method-<name>-<images>.json, each as soon as it is done; a record that is there is kept, so that a run that
-was stopped goes on where it was.
+Writes results/method-<name>-<images>.json, each as soon as it is done; a record that is there is kept, so that a run
+that was stopped goes on where it was.
 
     python benchmarks/methods.py local-nbnn-kernel spm-soft
     python benchmarks/methods.py                    # all
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import HERE, mean_per_class, show
 
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.classifiers.nbnn_kernel import NBNNKernel
@@ -32,7 +33,6 @@ from lnbnn.registry import resolve
 from lnbnn.responses import response_vectors
 from lnbnn.scoring import log_odds_updates, nbnn_updates
 
-HERE = Path(__file__).resolve().parent.parent
 NBNN_SETTINGS = {"query_budget": 500, "index_params": {"form": "ivf-4bit", "n_lists": 128, "n_probes": 2}}
 
 
@@ -117,7 +117,7 @@ def run_nbnn_family(train: LabelledImages, test: LabelledImages) -> tuple[dict, 
         show("classifying", len(answers), len(test))
     found = np.array(answers)
     names = ("nbnn", "nbnn-log-odds all", "nbnn-log-odds positive", "nbnn-kernel")
-    accuracy = {name: round(mean_per_class(found[:, place], truth), 2) for place, name in enumerate(names)}
+    accuracy = {name: mean_per_class(found[:, place], truth) for place, name in enumerate(names)}
     return classifier.plain_params(), {
         "accuracy": accuracy,
         "mean_increments": {"all": float(len(labels)), "positive": round(float(np.mean(increments)), 2)},
@@ -128,17 +128,6 @@ def run_nbnn_family(train: LabelledImages, test: LabelledImages) -> tuple[dict, 
         "fit_s": round(fit_s, 1),
         "evaluate_s": round(time.perf_counter() - start, 1),
     }
-
-
-def mean_per_class(answers: np.ndarray, truth: np.ndarray) -> float:
-    """Mean over the classes of the percentage of right answers."""
-    return float(np.mean([100 * np.mean(answers[truth == label] == label) for label in np.unique(truth)]))
-
-
-def show(stage: str, done: int, total: int) -> None:
-    """A line a tenth."""
-    if done % max(1, total // 10) == 0:
-        print(f"{stage}: {done} of {total}", file=sys.stderr, flush=True)
 
 
 RUNS = {

@@ -1,4 +1,4 @@
-"""Unequal classes on purpose: Caltech 101 with 5 training images in half of the classes and 30 in the rest.
+"""Unequal classes on purpose: Caltech 101 with 5 training images in half of the classes and 25 in the rest.
 
 Each seed chooses classes and images; each choice is run twice, so that every class is once small and once large.
 Writes results/unequal.json. Each finished run is kept in runs/ at once, so that a run that was stopped goes on.
@@ -29,11 +29,11 @@ from lnbnn.registry import resolve
 from lnbnn.store import FeatureStore
 
 HERE = Path(__file__).resolve().parent.parent
-N_CLASSES, N_SMALL, N_LARGE, N_TEST = 24, 5, 30, 15
+N_CLASSES, N_SMALL, N_LARGE, N_TEST = 20, 5, 25, 15
 MODEL = {
-    "descriptor_params": {"bin_sizes": [8, 16], "step_px": 8},
-    "index_params": {"n_probes": 8},
-    "query_budget": 300,
+    "descriptor_params": {"bin_sizes": [8, 16], "step_px": 10},
+    "index_params": {"n_probes": 4},
+    "query_budget": 100,
 }
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "nbnn": ("nbnn", {}),

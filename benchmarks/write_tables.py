@@ -1,4 +1,4 @@
-"""Write the README's table of results from the records in results/: `python benchmarks/write_tables.py`."""
+"""Write the README's tables of results from the records in results/: `python benchmarks/write_tables.py`."""
 
 from __future__ import annotations
 
@@ -10,24 +10,45 @@ from typing import Any
 from lnbnn.records import RunRecord, read_record
 
 HERE = Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"(<!-- results -->\n).*?(<!-- /results -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 PRESETS = ("balanced", "paper", "fast")
 PAPER = "66.1 ± 1.1"
+METHODS = (  # method, record, the paper's figure with 15 images
+    ("nbnn", "nbnn-family", "63.2 ± 0.9"),
+    ("nbnn-log-odds positive", "nbnn-family", ""),
+    ("nbnn-kernel", "nbnn-family", "61.3 ± 0.2 (Tuytelaars et al.)"),
+    ("local-nbnn", "local-nbnn", "66.1 ± 1.1"),
+    ("local-nbnn-kernel", "local-nbnn-kernel", "suggested, not tested"),
+    ("spm-hard", "spm-hard", "62.5 ± 0.9"),
+    ("spm-soft", "spm-soft", "68.6 ± 0.7"),
+)
 
 
 def main() -> None:
-    """Replace the block between the marks in the README."""
+    """Replace the blocks between the marks in the README."""
     path = HERE / "README.md"
     path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def fill(readme: str) -> str:
-    """The README's text with its results block drawn from the records."""
-    return BLOCK.sub(lambda found: found[1] + render() + found[2], readme)
+    """The README's text with its blocks drawn from the records."""
+    return BLOCK.sub(lambda found: found[1] + BLOCKS[found[2]]() + found[3], readme)
 
 
-def render() -> str:
-    """The block: one row a preset, then the sentence on dense SIFT."""
+def render_methods() -> str:
+    """One row a method: ours beside the paper's."""
+    lines = ["| method | ours, % | the paper's, % | fit | evaluate |", "|---|---|---|---|---|"]
+    for method, name, paper in METHODS:
+        path = HERE / "results" / f"method-{name}-15.json"
+        if path.exists():
+            results = read_record(path).results
+            times = f"{results['fit_s']:.0f} s | {results['evaluate_s']:.0f} s"
+            lines.append(f"| `{method}` | {results['accuracy'][method]:.1f} | {paper} | {times} |")
+    return "\n".join([*lines, ""])
+
+
+def render_presets() -> str:
+    """One row a preset, then the sentence on dense SIFT."""
     lines = [
         "| preset | accuracy, % | reference descriptors | fit | evaluate, 1,515 images | peak memory | first answer "
         "| each further image |",
@@ -71,6 +92,9 @@ def preset_row(preset: str, record: RunRecord) -> str:
         f"{median('predict_ms_an_image'):.0f} ms",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+BLOCKS = {"presets": render_presets, "methods": render_methods}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,17 @@ import pytest
 
 import lnbnn
 
-PUBLIC = ["NBNN", "DenseSIFT", "FeatureStore", "ImageFeatures", "LocalNBNN", "__version__", "load"]
+PUBLIC = [
+    "NBNN",
+    "AffineNBNN",
+    "DenseSIFT",
+    "FeatureStore",
+    "ImageFeatures",
+    "LateFusion",
+    "LocalNBNN",
+    "__version__",
+    "load",
+]
 
 ERRORS = {
     "LnbnnError": Exception,
@@ -24,6 +34,7 @@ ERRORS = {
 
 # Every public method of the two classifiers beyond what scikit-learn gives.
 CLASSIFIER_METHODS = [
+    "calibrate",
     "check_settings",
     "decision_function",
     "describe",
@@ -32,6 +43,7 @@ CLASSIFIER_METHODS = [
     "iter_answers",
     "plain_params",
     "predict",
+    "predict_proba",
     "query_features",
     "ranking",
     "reference_totals",
@@ -73,7 +85,7 @@ def test_unknown_name():
         _ = lnbnn.Everything
 
 
-@pytest.mark.parametrize("kind", ["LocalNBNN", "NBNN"])
+@pytest.mark.parametrize("kind", ["LocalNBNN", "NBNN", "AffineNBNN"])
 @pytest.mark.parametrize("name", CLASSIFIER_METHODS)
 def test_classifier_methods(kind, name):
     method = getattr(getattr(lnbnn, kind), name)
@@ -103,7 +115,7 @@ def test_every_module_is_documented_and_exports_what_it_says(name):
             assert inspect.getdoc(found), f"{name}.{exported} has no docstring"
 
 
-@pytest.mark.parametrize("kind", ["LocalNBNN", "NBNN", "DenseSIFT"])
+@pytest.mark.parametrize("kind", ["LocalNBNN", "NBNN", "AffineNBNN", "LateFusion", "DenseSIFT"])
 def test_every_setting_is_documented(kind):
     found = getattr(lnbnn, kind)
     documented = inspect.getdoc(found)

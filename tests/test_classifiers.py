@@ -732,3 +732,14 @@ def test_leaving_an_image_out_is_fitting_without_it(method):
         rest = [place for place in range(9) if place != number]
         without = clone(classifier).fit([images[i] for i in rest], [labels[i] for i in rest])
         assert np.array_equal(without.totals([images[number]])[0], found[number])
+
+
+def test_a_setting_has_one_default_in_all_methods():
+    """scikit-learn wants every setting in every constructor; the defaults of one name must not drift apart."""
+    defaults = {}
+    for name in CLASSIFIERS:
+        for setting, parameter in inspect.signature(resolve(CLASSIFIERS, name, "method")).parameters.items():
+            defaults.setdefault(setting, {})[name] = parameter.default
+    own = {"C", "norm", "pooling"}  # what tells the methods apart
+    differing = {setting: found for setting, found in defaults.items() if len(set(map(repr, found.values()))) > 1}
+    assert set(differing) <= own, differing

@@ -13,6 +13,10 @@ from lnbnn.errors import InvalidInputError
 from lnbnn.evidence import explain, support_map
 from lnbnn.registry import resolve
 
+WITH_EVIDENCE = [
+    name for name in sorted(CLASSIFIERS) if getattr(resolve(CLASSIFIERS, name, "method"), "has_patch_evidence", False)
+]
+
 
 def fitted(method="local-nbnn", **changes):
     kind = resolve(CLASSIFIERS, method, "method")
@@ -88,7 +92,7 @@ def test_no_patches():
 # ---- explain ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", sorted(CLASSIFIERS))
+@pytest.mark.parametrize("method", WITH_EVIDENCE)
 def test_evidence_for_the_answer(method):
     classifier = fitted(method)
     evidence = explain(classifier, query())
@@ -103,7 +107,7 @@ def test_evidence_for_the_answer(method):
     assert [score for _, score in evidence.ranking] == sorted(-totals, reverse=True)
 
 
-@pytest.mark.parametrize("method", sorted(CLASSIFIERS))
+@pytest.mark.parametrize("method", WITH_EVIDENCE)
 def test_evidence_for_another_class_and_against(method):
     classifier = fitted(method)
     totals = classifier.totals([query()])[0]
@@ -158,3 +162,14 @@ def test_errors():
 def test_unfitted():
     with pytest.raises(NotFittedError):
         explain(LocalNBNN(), query())
+
+
+@pytest.mark.parametrize("method", sorted({*CLASSIFIERS} - {*WITH_EVIDENCE}))
+def test_a_method_without_patch_matches_says_so(method):
+    classifier = resolve(CLASSIFIERS, method, "method")(descriptor=small_sift(), n_jobs=1).fit(*grating_set())
+    with pytest.raises(InvalidInputError, match=f"method '{method}' has no patch matches to show"):
+        explain(classifier, query())
+
+
+def test_the_papers_methods_have_evidence():
+    assert {"local-nbnn", "nbnn", "nbnn-log-odds"} <= {*WITH_EVIDENCE}

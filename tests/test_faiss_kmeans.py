@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from synthetic import clustered_vectors
 
-from lnbnn.indexes.faiss_kmeans import kmeans_centers, one_thread
+from lnbnn.indexes.faiss_kmeans import kmeans_centers, nearest_centers, one_thread
 
 
 def centers_on(n_threads, vectors, **settings):
@@ -65,6 +65,19 @@ def test_a_choice_of_many_vectors_is_used():
     few = kmeans_centers(vectors, 4, n_iterations=5, seed=0, max_vectors_a_center=2)
     assert few.shape == (4, 8)
     assert not np.array_equal(few, kmeans_centers(vectors, 4, n_iterations=5, seed=0))
+
+
+@pytest.mark.parametrize("n_vectors", [5, 600])  # FAISS has one way for few vectors and one for many
+@pytest.mark.parametrize("n_nearest", [1, 3, 10])
+def test_nearest_centers_are_exact_and_equal_ones_go_by_row(n_vectors, n_nearest):
+    rng = np.random.default_rng(0)
+    vectors = rng.integers(0, 4, (n_vectors, 8)).astype(np.float32)  # few values: many equal distances
+    centers = rng.integers(0, 4, (100, 8)).astype(np.float32)
+    squared = ((vectors[:, None] - centers[None]) ** 2).sum(axis=2)
+    expected = np.argsort(squared, axis=1, kind="stable")[:, :n_nearest]
+    found, rows = nearest_centers(vectors, centers, n_nearest)
+    assert np.array_equal(rows, expected)
+    assert np.array_equal(found, np.take_along_axis(squared, expected, axis=1))
 
 
 def test_one_thread_is_left_again():

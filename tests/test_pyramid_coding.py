@@ -50,7 +50,7 @@ def test_soft_codes_equal_a_loop():
 def test_one_nearest_word_is_hard_assignment():
     codebook = Codebook(clustered_vectors(25, 12, seed=1).astype(np.float32), np.dtype(np.uint8))
     descriptors = clustered_vectors(60, 12, seed=2)
-    hard, soft = hard_codes(descriptors, codebook), local_soft_codes(descriptors, codebook, n_nearest=1)
+    hard, soft = hard_codes(descriptors, codebook), local_soft_codes(descriptors, codebook, n_nearest=1, beta=5.0)
     assert np.array_equal(hard.words, soft.words)
     assert np.array_equal(hard.weights, soft.weights)
 
@@ -69,5 +69,5 @@ def test_far_words_and_large_beta_stay_finite():
 
 
 def test_fewer_words_than_asked_for():
-    codes = local_soft_codes(np.array([[1.0]], np.float32), unit_codebook([[0], [1], [3]]), n_nearest=10)
+    codes = local_soft_codes(np.array([[1.0]], np.float32), unit_codebook([[0], [1], [3]]), n_nearest=10, beta=1.0)
     assert codes.words.shape == (1, 3)

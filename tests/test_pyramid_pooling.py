@@ -67,14 +67,18 @@ def test_pyramid_equals_a_loop(pooling, n_levels):
 
 def test_average_pyramid_with_level_weights_sums_to_one():
     codes, xy = random_codes()
-    assert pool(codes, xy, pooling="average", weights=level_weights(3)).sum() == pytest.approx(1.0, rel=1e-5)
+    assert pool(codes, xy, pooling="average", n_levels=3, weights=level_weights(3)).sum() == pytest.approx(
+        1.0, rel=1e-5
+    )
 
 
 def test_order_of_the_descriptors_does_not_matter_to_max():
     codes, xy = random_codes()
     order = np.random.default_rng(1).permutation(len(xy))
     turned = Codes(codes.words[order], codes.weights[order], codes.n_words)
-    assert np.array_equal(pool(turned, xy[order], pooling="max"), pool(codes, xy, pooling="max"))
+    assert np.array_equal(
+        pool(turned, xy[order], pooling="max", n_levels=3), pool(codes, xy, pooling="max", n_levels=3)
+    )
 
 
 def test_norms_by_hand():

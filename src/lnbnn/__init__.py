@@ -16,18 +16,32 @@ from lnbnn.version import __version__
 
 if TYPE_CHECKING:
     from lnbnn.classifiers import load
+    from lnbnn.classifiers.affine_nbnn import AffineNBNN
+    from lnbnn.classifiers.fusion import LateFusion
     from lnbnn.classifiers.local_nbnn import LocalNBNN
     from lnbnn.classifiers.nbnn import NBNN
     from lnbnn.descriptors.dense_sift import DenseSIFT
     from lnbnn.features import ImageFeatures
     from lnbnn.store import FeatureStore
 
-__all__ = ["NBNN", "DenseSIFT", "FeatureStore", "ImageFeatures", "LocalNBNN", "__version__", "load"]
+__all__ = [
+    "NBNN",
+    "AffineNBNN",
+    "DenseSIFT",
+    "FeatureStore",
+    "ImageFeatures",
+    "LateFusion",
+    "LocalNBNN",
+    "__version__",
+    "load",
+]
 
 _HOMES = {
+    "AffineNBNN": "lnbnn.classifiers.affine_nbnn",
     "DenseSIFT": "lnbnn.descriptors.dense_sift",
     "FeatureStore": "lnbnn.store",
     "ImageFeatures": "lnbnn.features",
+    "LateFusion": "lnbnn.classifiers.fusion",
     "LocalNBNN": "lnbnn.classifiers.local_nbnn",
     "NBNN": "lnbnn.classifiers.nbnn",
     "load": "lnbnn.classifiers",

@@ -13,7 +13,7 @@ from lnbnn.registry import resolve
 if TYPE_CHECKING:
     from lnbnn.classifiers.base import ImageClassifier
 
-__all__ = ["CLASSIFIERS", "load"]
+__all__ = ["CLASSIFIERS", "COMBINATIONS", "load"]
 
 CLASSIFIERS = {
     "local-nbnn": "lnbnn.classifiers.local_nbnn:LocalNBNN",
@@ -26,12 +26,15 @@ CLASSIFIERS = {
     "spm-soft": "lnbnn.classifiers.spatial_pyramid:SoftSpatialPyramid",
 }
 
+COMBINATIONS = {"fusion": "lnbnn.classifiers.fusion:LateFusion"}
+"""Methods made of other methods: saved and loaded as those are, but not chosen by name with plain settings."""
+
 
 def load(path: str | os.PathLike[str]) -> ImageClassifier:
     """Open a model folder written by a classifier's ``save``; large arrays are memory-mapped."""
     manifest = read_manifest(path)
     try:
-        kind = resolve(CLASSIFIERS, manifest.get("method", ""), "method")
+        kind = resolve({**CLASSIFIERS, **COMBINATIONS}, manifest.get("method", ""), "method")
     except UnknownNameError as error:
         raise ModelFormatError(f"{path}: {error}") from error
     return kind._from_manifest(Path(path), manifest)

@@ -60,7 +60,7 @@ class AffineNBNN(NBNN):
     >>> rows, columns = np.mgrid[0:64, 0:64]
     >>> images = [(rows // 8 % 2 * 255).astype(np.uint8), (columns // 8 % 2 * 255).astype(np.uint8)]
     >>> images += [images[0][2:], images[1][:, 2:]]
-    >>> AffineNBNN(index="exact").fit(images, [0, 1, 0, 1]).predict([images[1][4:, 4:]]).tolist()
+    >>> AffineNBNN(query_budget=50).fit(images, [0, 1, 0, 1]).predict([images[1][4:, 4:]]).tolist()
     [1]
     """
 

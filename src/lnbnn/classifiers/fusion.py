@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.utils.metaestimators import _BaseComposition
 
 from lnbnn.calibration import fit_fusion_weights, fuse, log_probabilities
 from lnbnn.classifiers import load
@@ -27,7 +26,7 @@ from lnbnn.version import __version__
 __all__ = ["LateFusion"]
 
 
-class LateFusion(_BaseComposition, ImageClassifier):
+class LateFusion(ImageClassifier):
     """Late fusion of the calibrated scores of two or more methods.
 
     Parameters
@@ -63,7 +62,7 @@ class LateFusion(_BaseComposition, ImageClassifier):
     >>> rows, columns = np.mgrid[0:64, 0:64]
     >>> images = [(rows // 8 % 2 * 255).astype(np.uint8), (columns // 8 % 2 * 255).astype(np.uint8)]
     >>> images += [images[0][2:], images[1][:, 2:]]
-    >>> fusion = LateFusion([("a", NBNN(index="exact")), ("b", LocalNBNN(index="exact"))])
+    >>> fusion = LateFusion([("a", NBNN(index="exact", query_budget=50)), ("b", LocalNBNN(query_budget=50))])
     >>> fusion.fit(images, [0, 1, 0, 1]).predict([images[1][4:, 4:]]).tolist()
     [1]
     """
@@ -78,12 +77,19 @@ class LateFusion(_BaseComposition, ImageClassifier):
         self.n_jobs = n_jobs
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings; with ``deep`` also those of the methods, as ``name__setting``."""
-        return self._get_params("estimators", deep=deep)
+        """The settings; with ``deep`` also the methods by name, and their settings as ``name__setting``."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        for name, member in self.estimators if deep else []:
+            params[name] = member
+            params |= {f"{name}__{key}": value for key, value in member.get_params(deep=True).items()}
+        return params
 
     def set_params(self, **params: Any) -> Self:
-        """Change settings, those of the methods as ``name__setting``."""
-        self._set_params("estimators", **params)
+        """Change settings: those of the methods as ``name__setting``, a whole method by its name."""
+        replaced = {name: params.pop(name) for name, _ in self.estimators if name in params}
+        if replaced:
+            self.estimators = [(name, replaced.get(name, member)) for name, member in self.estimators]
+        super().set_params(**params)
         return self
 
     # ---- fitting ------------------------------------------------------------------------------------------------
@@ -105,30 +111,46 @@ class LateFusion(_BaseComposition, ImageClassifier):
         held_out = []
         for member in members:
             member.fit(images, y, on_error=on_error, store=store, progress=progress)
-            held_out.append(_held_out(member, images, list(y), self.n_folds, store, progress))  # type: ignore[arg-type]
-            member.calibrate(held_out[-1])
+            scores = member._held_out_scores(progress)
+            if scores is None:
+                labels = list(y)  # type: ignore[arg-type]
+                scores = cross_fitted_scores(
+                    member, images, labels, n_folds=self.n_folds, store=store, progress=progress
+                )
+            held_out.append(scores)
+            member.calibrate(scores)
         self._set_members(members)
         self.weights_ = _learn_weights(members, held_out)
         return self
 
     @classmethod
     def of_fitted(
-        cls, estimators: list[tuple[str, ImageClassifier]], *, progress: Progress = no_progress, **params: Any
+        cls,
+        estimators: list[tuple[str, ImageClassifier]],
+        *,
+        held_out: dict[str, NDArray[np.float64]] | None = None,
+        progress: Progress = no_progress,
+        n_jobs: int | None = None,
     ) -> Self:
-        """Fuse methods that are fitted already, on the same images; each must be able to leave one image out.
+        """Fuse methods that are fitted already, on the same images; they are calibrated, and not cloned.
 
-        They are used as they are, not cloned, and calibrated anew.
+        Parameters
+        ----------
+        held_out : dict of name to ndarray, optional
+            Scores of a method's ``images_`` by models that had not seen them; needed for a method that cannot leave
+            one image out (:func:`~lnbnn.classifiers.probabilities.cross_fitted_scores` makes them).
         """
-        fusion = cls(estimators, **params)
+        fusion = cls(estimators, n_jobs=n_jobs)
         fusion.check_settings()
-        members = [member for _, member in estimators]
-        for member in members:
+        scores = []
+        for name, member in estimators:
             member.fitted_classes()
-        held_out = [member._held_out_scores(progress) for member in members]
-        for member, scores in zip(members, held_out, strict=True):
-            member.calibrate(scores)
-        fusion._set_members(members)
-        fusion.weights_ = _learn_weights(members, held_out)
+            given = (held_out or {}).get(name)
+            found = member._held_out_scores(progress) if given is None else given
+            member.calibrate(found, progress=progress)
+            scores.append(np.asarray(found))
+        fusion._set_members([member for _, member in estimators])
+        fusion.weights_ = _learn_weights(fusion.estimators_, scores)
         return fusion
 
     def _set_members(self, members: list[ImageClassifier]) -> None:
@@ -243,33 +265,21 @@ class LateFusion(_BaseComposition, ImageClassifier):
     def check_settings(self) -> None:
         """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
         check_whole("n_folds", self.n_folds, 2, 1 << 30)
-        if not isinstance(self.estimators, list) or len(self.estimators) < 2:
+        given = self.estimators
+        if not isinstance(given, list) or len(given) < 2 or any(len(pair) != 2 for pair in given):
             raise InvalidInputError("estimators must be a list of at least two (name, classifier) pairs.")
-        for name, member in self.estimators:
+        names = [str(name) for name, _ in given]
+        if len({*names, *self._get_param_names()}) < len(names) + len(self._get_param_names()) or "__" in "".join(
+            names
+        ):
+            raise InvalidInputError(f"names of estimators must differ, have no '__' and be no setting; got {names}.")
+        for name, member in given:
             if not isinstance(member, ImageClassifier) or isinstance(member, LateFusion):
-                raise InvalidInputError(f"{name!r} must be a classifier of this package, not {type(member).__name__}.")
+                raise InvalidInputError(f"{name!r} must be one of this package's methods; got {type(member).__name__}.")
             member.check_settings()
-        self._validate_names([name for name, _ in self.estimators])
 
 
-def _held_out(
-    member: ImageClassifier,
-    X: Sequence[ImageLike],
-    y: Sequence[Any],
-    n_folds: int,
-    store: FeatureStore | None,
-    progress: Progress,
-) -> NDArray[np.float64]:
-    """Leave-one-out scores where the method has them, else those of copies fitted without each part."""
-    own = type(member)._held_out_scores is not ProbabilityMixin._held_out_scores
-    if own and getattr(member, "has_patch_evidence", True):
-        return member._held_out_scores(progress)
-    return cross_fitted_scores(member, X, y, n_folds=n_folds, store=store, progress=progress)
-
-
-def _learn_weights(
-    members: Sequence[ImageClassifier], held_out: Sequence[NDArray[np.float64]]
-) -> NDArray[np.float64]:
+def _learn_weights(members: Sequence[ImageClassifier], held_out: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Weights from the held-out scores of the images that every method was fitted on."""
     rows = [_numbered(member.images_) for member in members]
     common = [key for key in rows[0] if all(key in found for found in rows[1:])]

@@ -157,9 +157,9 @@ class LocalNBNN(NeighborClassifier):
                 f"background_rank must be at most {n_indexed}, the number of indexed descriptors; "
                 f"got {self.background_rank}."
             )
-        progress("building the index", 0, 1)
-        self.index_.build()
-        progress("building the index", 1, 1)
+        progress("building the index", 0, n_indexed)
+        self.index_.build(lambda done, total: progress("building the index", done, total))
+        progress("building the index", n_indexed, n_indexed)
         self._set_image_labels()
 
     def _set_image_labels(self) -> None:

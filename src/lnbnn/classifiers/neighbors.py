@@ -131,13 +131,9 @@ class NeighborClassifier(ImageClassifier):
     def _scores(self, features: ImageFeatures) -> NDArray[np.float64]:
         return 0.0 - self.updates(features).totals(len(self.classes_))
 
-    def _held_out_scores(self, progress: Progress) -> NDArray[np.float64]:
+    def _held_out_scores(self, progress: Progress) -> NDArray[np.float64] | None:
         """Leave-one-out scores, where the scores are the totals."""
-        return (
-            0.0 - self.reference_totals(progress=progress)
-            if self.has_patch_evidence
-            else super()._held_out_scores(progress)
-        )
+        return 0.0 - self.reference_totals(progress=progress) if self.has_patch_evidence else None
 
     def _score_scale(self, n_descriptors: int) -> float:
         """The number of query descriptors: probabilities come from the mean of what they say, not from the sum."""

@@ -48,7 +48,13 @@ class ProbabilityMixin:
             Called as ``progress(stage, done, total)``.
         """
         n_classes = len(self.fitted_classes())
-        scores = self._held_out_scores(progress) if held_out is None else np.asarray(held_out, dtype=np.float64)
+        found = self._held_out_scores(progress) if held_out is None else held_out
+        if found is None:
+            raise InvalidInputError(
+                f"method {self.method!r} cannot leave its labelled images out one at a time; give calibrate the scores "
+                "that lnbnn.classifiers.probabilities.cross_fitted_scores makes of them."
+            )
+        scores = np.asarray(found, dtype=np.float64)
         if scores.shape != (len(self.images_), n_classes):
             raise InvalidInputError(
                 f"held_out must hold a row an image and a column a class, shape {(len(self.images_), n_classes)}; "
@@ -82,12 +88,14 @@ class ProbabilityMixin:
             progress("classifying", row + 1, len(images))
         return result
 
-    def _held_out_scores(self, progress: Progress) -> NDArray[np.float64]:
-        """The scores of each of ``images_`` as if it was not known, shape (n_images, n_classes)."""
-        raise InvalidInputError(
-            f"method {self.method!r} cannot leave its labelled images out; give calibrate the scores that "
-            "lnbnn.classifiers.probabilities.cross_fitted_scores makes of them."
-        )
+    def _held_out_scores(self, progress: Progress) -> NDArray[np.float64] | None:
+        """The scores of each of ``images_`` as if it was not known, or None where the method cannot tell.
+
+        Returns
+        -------
+        ndarray of shape (n_images, n_classes), comparable to those of ``decision_function``
+        """
+        return None
 
     def _score_scale(self, n_descriptors: int) -> float:
         """What an image's scores are divided by before the softmax, given its number of descriptors."""

@@ -226,7 +226,7 @@ class SoftSpatialPyramid(SpatialPyramid):
         Size of the codebook.
     n_nearest_words : int, default=10
         Words that share a descriptor.
-    beta : float, default=10.0
+    beta : float, default=20.0
         How fast a word's share falls with its squared distance, of unit vectors.
     pooling : {"average", "max"}, default="max"
         How the codes in a cell are gathered; "average" weights the levels 1/4, 1/4, 1/2.
@@ -273,7 +273,7 @@ class SoftSpatialPyramid(SpatialPyramid):
         n_words: int = 1024,
         *,
         n_nearest_words: int = 10,
-        beta: float = 10.0,
+        beta: float = 20.0,
         pooling: str = "max",
         n_levels: int = 3,
         norm: str = "l2",

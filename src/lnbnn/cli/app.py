@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lnbnn.cli import commands_data, commands_model
+from lnbnn.cli import commands_data, commands_fit, commands_model
 from lnbnn.cli.console import note, set_up_log
 from lnbnn.errors import LnbnnError, UnknownNameError
 from lnbnn.version import __version__
@@ -56,7 +56,7 @@ def options(
 
 
 for command in (
-    commands_model.fit,
+    commands_fit.fit,
     commands_model.predict,
     commands_model.evaluate,
     commands_model.explain,

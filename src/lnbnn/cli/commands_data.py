@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lnbnn.cli.commands_model import Images, Jobs, Strict
+from lnbnn.cli.arguments import Images, Jobs, Strict
 from lnbnn.cli.console import ProgressBars, note, parse_params, report_skipped, usage_errors
 
 __all__ = ["demo", "extract", "split"]

@@ -1,4 +1,4 @@
-"""Commands around a model: fit, predict, evaluate, explain, info."""
+"""Commands that use a model: predict, evaluate, explain, info."""
 
 from __future__ import annotations
 
@@ -10,144 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.cli.console import (
-    Format,
-    ProgressBars,
-    human_bytes,
-    note,
-    parse_params,
-    print_json,
-    report_skipped,
-    stdout,
-    usage_errors,
-)
-from lnbnn.descriptors import DESCRIPTORS
-from lnbnn.indexes import INDEXES
-from lnbnn.presets import PRESETS, preset_params
+from lnbnn.cli.arguments import Cache, Images, Jobs, ModelDir, Strict
+from lnbnn.cli.console import Format, ProgressBars, human_bytes, note, print_json, report_skipped, stdout
 
 if TYPE_CHECKING:
     from lnbnn.classifiers.base import ImageClassifier
 
-__all__ = ["evaluate", "explain", "fit", "info", "predict"]
-
-ModelDir = Annotated[Path, typer.Argument(help="A model folder made by **lnbnn fit**.", show_default=False)]
-Images = Annotated[
-    Path,
-    typer.Argument(
-        help="A folder with one sub-folder of pictures a class, or a CSV list (path,label) from lnbnn split.",
-        show_default=False,
-    ),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
-Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, help="Threads; default: all cores.", show_default=False)
-]
-Cache = Annotated[
-    Path | None, typer.Option("--cache", help="Feature cache folder, used and filled.", show_default=False)
-]
-
-
-def fit(
-    images: Images,
-    model: Annotated[Path, typer.Argument(help="The model folder to make.", show_default=False)],
-    preset: Annotated[str, typer.Option(help=f"Start from: {', '.join(PRESETS)}.")] = "balanced",
-    method: Annotated[str, typer.Option(help=f"One of: {', '.join(CLASSIFIERS)}.")] = "local-nbnn",
-    method_param: Annotated[
-        list[str] | None,
-        typer.Option("--method-param", "-M", metavar="NAME=VALUE", help="Any setting of the method, e.g. -M levels=2"),
-    ] = None,
-    neighbors: Annotated[
-        int | None, typer.Option("--neighbors", "-k", min=1, help="k of Local NBNN.", show_default=False)
-    ] = None,
-    location_weight: Annotated[
-        float | None,
-        typer.Option("--location-weight", "-a", help="alpha: weight of a patch's place, 0 to 2.", show_default=False),
-    ] = None,
-    query_budget: Annotated[
-        str | None,
-        typer.Option(help="Query descriptors used: a number, a share such as 0.5, or all.", show_default=False),
-    ] = None,
-    descriptor: Annotated[
-        str | None, typer.Option(help=f"One of: {', '.join(DESCRIPTORS)}.", show_default=False)
-    ] = None,
-    descriptor_param: Annotated[
-        list[str] | None,
-        typer.Option("--descriptor-param", "-D", metavar="NAME=VALUE", help="e.g. -D step_px=3 -D bin_sizes=4,6,9"),
-    ] = None,
-    index: Annotated[str | None, typer.Option(help=f"One of: {', '.join(INDEXES)}.", show_default=False)] = None,
-    index_param: Annotated[
-        list[str] | None, typer.Option("--index-param", "-I", metavar="NAME=VALUE", help="e.g. -I n_probes=4")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every random choice.")] = 0,
-    jobs: Jobs = None,
-    cache: Cache = None,
-    strict: Strict = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a model that is there already.")] = False,
-) -> None:
-    """Make a model from a folder of labelled photos.
-
-    There is nothing to train: the descriptors of all photos go into one nearest-neighbour index. Settings not given
-    are the preset's; lnbnn info shows those of a model.
-
-        lnbnn fit photos model
-
-        lnbnn fit photos model --preset fast
-
-        lnbnn fit split/train.csv model -k 10 -D step_px=4
-    """
-    from lnbnn.datasets.folder import read_images
-    from lnbnn.model_folder import check_target
-    from lnbnn.store import FeatureStore
-
-    check_target(model, overwrite=force)
-    given = {
-        "n_neighbors": neighbors,
-        "location_weight": location_weight,
-        "query_budget": _budget(query_budget),
-        "descriptor": descriptor,
-        "index": index,
-        "n_jobs": jobs,
-    }
-    given |= parse_params(method_param, "--method-param")
-    params = preset_params(preset) | {name: value for name, value in given.items() if value is not None}
-    if query_budget == "all":
-        params["query_budget"] = None
-    params["random_state"] = seed
-    for name, items, option in (
-        ("descriptor_params", descriptor_param, "--descriptor-param"),
-        ("index_params", index_param, "--index-param"),
-    ):
-        changed = parse_params(items, option)
-        if changed or name in params:
-            params[name] = params.get(name, {}) | changed
-    chosen = {name for name, value in given.items() if value is not None}
-    if query_budget is not None:
-        chosen.add("query_budget")
-    chosen |= {
-        name for name, items in (("descriptor_params", descriptor_param), ("index_params", index_param)) if items
-    }
-    classifier = _make_classifier(method, params, chosen)
-    data = read_images(images)
-    for text in data.notes:
-        note(text)
-    with ProgressBars() as progress:
-        classifier.fit(
-            data.paths,
-            data.labels,
-            on_error="raise" if strict else "skip",
-            store=None if cache is None else FeatureStore(cache),
-            progress=progress,
-        )
-        progress("writing the model", 0, 1)
-        classifier.save(model, overwrite=force)
-        progress("writing the model", 1, 1)
-    report_skipped(classifier.skipped_, len(data))
-    n_descriptors = sum(image.n_descriptors for image in classifier.images_)
-    typer.echo(
-        f"{model}: {len(classifier.classes_)} classes, {len(classifier.images_)} images, "
-        f"{n_descriptors:,} descriptors; {classifier.describe()}"
-    )
+__all__ = ["evaluate", "explain", "info", "predict"]
 
 
 def predict(
@@ -350,29 +219,6 @@ def info(
         for name, (n_images, n_descriptors) in per_class.items():
             classes.add_row(name, str(n_images), f"{n_descriptors:,}")
         stdout().print(classes)
-
-
-def _make_classifier(method: str, params: dict[str, Any], chosen: set[str]) -> ImageClassifier:
-    """The classifier with these settings; what a method does not have is an error if chosen, else left out."""
-    from lnbnn.registry import resolve
-
-    kind = resolve(CLASSIFIERS, method, "method")
-    names = kind._get_param_names()
-    for name in sorted(chosen - set(names)):
-        raise typer.BadParameter(f"method {method!r} has no {name}; its settings: {', '.join(names)}")
-    classifier = kind(**{name: value for name, value in params.items() if name in names})
-    with usage_errors():
-        classifier.check_settings()
-    return classifier
-
-
-def _budget(text: str | None) -> int | float | None:
-    if text is None or text == "all":
-        return None
-    try:
-        return float(text) if "." in text else int(text)
-    except ValueError:
-        raise typer.BadParameter(f"expected a number, a share such as 0.5, or all; got {text!r}") from None
 
 
 def _as_model_labels(classifier: ImageClassifier, labels: Any) -> list[Any]:

@@ -11,6 +11,7 @@ __all__ = ["DESCRIPTORS", "Descriptor", "make_descriptor"]
 
 DESCRIPTORS = {
     "dense-sift": "lnbnn.descriptors.dense_sift:DenseSIFT",
+    "root-sift": "lnbnn.descriptors.root_sift:RootSIFT",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,6 +33,7 @@ class Index(Configurable, ABC):
         self._table: VectorTable | None = None
         self._built = False
         self._building = threading.Lock()
+        self._progress: Callable[[int, int], None] | None = None
 
     # ---- the contract -------------------------------------------------------------------------------------------
 
@@ -60,8 +62,8 @@ class Index(Configurable, ABC):
         if self._built:
             self._append_rows(start)
 
-    def build(self) -> Self:
-        """Make the search structure now rather than on the first search."""
+    def build(self, progress: Callable[[int, int], None] | None = None) -> Self:
+        """Make the search structure now rather than on the first search; ``progress(done, total)`` counts vectors."""
         with self._building:
             if not self._built:
                 if self._table is None or len(self._table) == 0:
@@ -69,7 +71,9 @@ class Index(Configurable, ABC):
                         "an index needs at least one vector; add some before building or searching."
                     )
                 self._table.drop_removed()
+                self._progress = progress
                 self._build_rows()
+                self._progress = None
                 self._built = True
         return self
 

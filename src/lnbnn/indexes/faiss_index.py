@@ -144,6 +144,8 @@ class FaissIndex(Index):
                 self._structure.add(part)
             else:
                 self._structure.add_with_ids(part, np.arange(block, block + len(part)))
+            if self._progress is not None:
+                self._progress(block + len(part), len(vectors))
         if self._selector is not None:
             self._set_selector()
 

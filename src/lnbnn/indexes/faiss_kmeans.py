@@ -1,4 +1,4 @@
-"""Centers of a set of vectors by FAISS k-means: the lists of an index, the words of a codebook."""
+"""FAISS k-means: centers of vectors (lists of an index, words of a codebook), and the centers nearest to a vector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["kmeans_centers", "one_thread"]
+__all__ = ["kmeans_centers", "nearest_centers", "one_thread"]
 
 
 def kmeans_centers(
@@ -62,6 +62,26 @@ def kmeans_centers(
     with nullcontext() if whole_numbers else one_thread():
         kmeans.train(np.ascontiguousarray(vectors, np.float32))
     return np.asarray(kmeans.centroids, np.float32)
+
+
+def nearest_centers(
+    vectors: NDArray[np.float32], centers: NDArray[np.float32], n_nearest: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The ``n_nearest`` centers of each vector by comparing with all of them, nearest first; the work of one thread.
+
+    Returns
+    -------
+    squared : ndarray of shape (n_vectors, n_nearest)
+        Squared distances, computed as ``|x|^2 - 2 x.c + |c|^2``: exact for whole numbers up to 255 in up to 128
+        dimensions, as float32 holds every sum.
+    rows : ndarray of shape (n_vectors, n_nearest)
+        The rows of these centers; of equal distances the lower row first.
+    """
+    index = faiss.IndexFlatL2(centers.shape[1])
+    index.add(np.ascontiguousarray(centers, np.float32))
+    with one_thread():
+        squared, rows = index.search(np.ascontiguousarray(vectors, np.float32), n_nearest)
+    return np.maximum(squared, 0.0), rows
 
 
 @contextmanager

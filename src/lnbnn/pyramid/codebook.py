@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.indexes.faiss_kmeans import kmeans_centers
-from lnbnn.indexes.selection import select_smallest
+from lnbnn.indexes.faiss_kmeans import kmeans_centers, nearest_centers
 
 __all__ = ["Codebook", "make_codebook", "sample_descriptors"]
 
 _N_ITERATIONS = 20
-_ROWS_A_BLOCK = 512  # distances to 1024 words then stay in the processor's cache
 _8BIT_UNIT = 127.0  # 8-bit descriptors stand for unit vectors times this
 _SEEDS = (1 << 31) - 1  # FAISS takes seeds below
 
@@ -49,11 +47,6 @@ class Codebook:
         squared : ndarray of shape (n_descriptors, n_nearest)
             Squared distances between unit vectors: those of 8-bit descriptors are divided by 127 squared.
         words : ndarray of shape (n_descriptors, n_nearest)
-
-        Notes
-        -----
-        ``|x - w|^2 = |w|^2 - 2 x.w + |x|^2``. With 8-bit descriptors and words of whole numbers every term is a whole
-        number that float32 holds, so the sums are exact in any order.
         """
         n_dims = self.words.shape[1]
         if descriptors.dtype != self.dtype or descriptors.shape[1] != n_dims:
@@ -61,18 +54,7 @@ class Codebook:
                 f"queries must be {self.dtype} of shape (n, {n_dims}) as the codebook's descriptors were; "
                 f"got {descriptors.dtype} of shape {descriptors.shape}."
             )
-        squared = np.empty((len(descriptors), n_nearest), np.float32)
-        nearest = np.empty((len(descriptors), n_nearest), np.int64)
-        minus_twice = -2.0 * self.words.T
-        norms = (self.words * self.words).sum(axis=1)
-        for start in range(0, len(descriptors), _ROWS_A_BLOCK):
-            rows = slice(start, start + _ROWS_A_BLOCK)
-            part = descriptors[rows].astype(np.float32)
-            without_own = part @ minus_twice
-            without_own += norms
-            found, nearest[rows] = select_smallest(without_own, n_nearest)
-            squared[rows] = found + (part * part).sum(axis=1)[:, None]
-        np.maximum(squared, 0.0, out=squared)
+        squared, nearest = nearest_centers(descriptors.astype(np.float32), self.words, n_nearest)
         return squared / np.float32(self._unit**2), nearest
 
     @property
@@ -100,9 +82,7 @@ def sample_descriptors(features: Sequence[ImageFeatures], n_samples: int, seed: 
     return np.concatenate(parts)
 
 
-def make_codebook(
-    features: Sequence[ImageFeatures], n_words: int = 1024, *, n_samples: int = 200_000, seed: int = 0
-) -> Codebook:
+def make_codebook(features: Sequence[ImageFeatures], n_words: int, *, n_samples: int, seed: int) -> Codebook:
     """A codebook of the descriptors of training images, by k-means on a sample of them.
 
     Fewer sampled descriptors than ``n_words`` give one word each. The words of 8-bit descriptors are whole numbers.

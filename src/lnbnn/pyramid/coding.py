@@ -43,18 +43,16 @@ def hard_codes(descriptors: NDArray[np.generic], codebook: Codebook) -> Codes:
     return Codes(words, np.ones(words.shape, np.float32), len(codebook))
 
 
-def local_soft_codes(
-    descriptors: NDArray[np.generic], codebook: Codebook, *, n_nearest: int = 10, beta: float = 10.0
-) -> Codes:
+def local_soft_codes(descriptors: NDArray[np.generic], codebook: Codebook, *, n_nearest: int, beta: float) -> Codes:
     """Local soft assignment (Liu et al. 2011): the nearest few words share a descriptor, see :func:`soft_weights`.
 
     Parameters
     ----------
     descriptors : ndarray of shape (n_descriptors, d)
     codebook : Codebook
-    n_nearest : int, default=10
+    n_nearest : int
         Words that share a descriptor; all of them in a smaller codebook.
-    beta : float, default=10.0
+    beta : float
         How fast a word's share falls with its distance.
     """
     squared, words = codebook.assign(descriptors, min(n_nearest, len(codebook)))

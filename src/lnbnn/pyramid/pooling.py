@@ -56,7 +56,7 @@ def pool(
     xy: NDArray[np.float32],
     *,
     pooling: str,
-    n_levels: int = 3,
+    n_levels: int,
     weights: Sequence[float] | NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
     """The pyramid of an image.
@@ -70,7 +70,7 @@ def pool(
     pooling : {"average", "max"}
         ``average``: the sum of a word's weights in a cell, divided by the number of descriptors in the image.
         ``max``: the largest of a word's weights in a cell.
-    n_levels : int, default=3
+    n_levels : int
         Levels of 1 x 1, 2 x 2, 4 x 4, ... cells.
     weights : sequence of float, optional
         What each level is multiplied by; by default 1.

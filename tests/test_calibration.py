@@ -1,0 +1,362 @@
+"""Probabilities: by hand, against slow versions, and honest on images that were held out."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
+from synthetic import flat_image, grating_set, make_features, small_sift
+
+from lnbnn import NBNN, AffineNBNN, LocalNBNN, load
+from lnbnn.calibration import (
+    expected_calibration_error,
+    fit_fusion_weights,
+    fit_temperature,
+    fuse,
+    log_probabilities,
+    negative_log_likelihood,
+)
+from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.classifiers.probabilities import cross_fitted_scores
+from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+
+KINDS = [LocalNBNN, NBNN, AffineNBNN]
+
+
+def drawn(n_images, n_classes, temperature, seed=0):
+    """Scores, and labels drawn from their softmax at a temperature."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(0, 3, (n_images, n_classes))
+    cumulative = np.exp(log_probabilities(scores, temperature)).cumsum(axis=1)
+    return scores, (rng.uniform(size=(n_images, 1)) > cumulative).sum(axis=1)
+
+
+# ---- the functions ---------------------------------------------------------------------------------------------------
+
+
+def test_probabilities_by_hand():
+    # Scores 0, log 2, log 5 at T = 1:  1 / 8, 2 / 8, 5 / 8.
+    found = np.exp(log_probabilities(np.array([0.0, math.log(2), math.log(5)]), 1.0))
+    assert np.allclose(found, [0.125, 0.25, 0.625])
+
+
+def test_huge_scores_give_probabilities():
+    found = np.exp(log_probabilities(np.array([[-1e9, 0.0, 1e9]]), 1.0))
+    assert found.tolist() == [[0.0, 0.0, 1.0]]
+
+
+def test_likelihood_by_hand():
+    log_proba = np.log([[0.5, 0.5], [0.1, 0.9]])
+    assert negative_log_likelihood(log_proba, np.array([0, 1])) == pytest.approx(-(math.log(0.5) + math.log(0.9)) / 2)
+
+
+def test_temperature_by_hand():
+    # Two classes whose scores differ by 1. The first wins; it is right in 9 of 12 images. With Platt's targets the
+    # wanted share is 0.75 * 13/14 + 0.25 * 1/14 = 10/14, so 1 / T = log(10/14 / (4/14)) = log 2.5.
+    scores = np.tile([1.0, 0.0], (12, 1))
+    labels = np.array([0] * 9 + [1] * 3)
+    assert fit_temperature(scores, labels) == pytest.approx(1 / math.log(2.5))
+
+
+def slow_loss(scores, labels, temperature):
+    """Negative log-likelihood with Platt's targets, loop by loop."""
+    n_images, n_classes = scores.shape
+    total = 0.0
+    for row, label in zip(scores, labels, strict=True):
+        norm = math.log(sum(math.exp(score / temperature) for score in row))
+        for place in range(n_classes):
+            rest = 1 / (n_images + 2)
+            target = 1 - rest if place == label else rest / (n_classes - 1)
+            total -= target * (row[place] / temperature - norm)
+    return total / n_images
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10_000), st.integers(2, 6))
+def test_no_other_temperature_is_better(seed, n_classes):
+    rng = np.random.default_rng(seed)
+    scores, labels = rng.normal(size=(15, n_classes)), rng.integers(0, n_classes, 15)
+    scores[np.arange(15), labels] += 1.0
+    best = fit_temperature(scores, labels)
+    for factor in (0.5, 0.9, 0.99, 1.01, 1.1, 2.0):
+        assert slow_loss(scores, labels, best) <= slow_loss(scores, labels, best * factor) + 1e-12
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0, 40.0])
+def test_temperature_recovers_a_known_scale(temperature):
+    scores, labels = drawn(20_000, 5, temperature)
+    assert fit_temperature(scores, labels) == pytest.approx(temperature, rel=0.1)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10_000), st.floats(1e-6, 1e6))
+def test_temperature_follows_the_units(seed, factor):
+    scores, labels = drawn(50, 4, 2.0, seed=seed)
+    assert fit_temperature(scores * factor, labels) == pytest.approx(fit_temperature(scores, labels) * factor, rel=1e-4)
+
+
+def test_temperature_of_scores_that_are_always_right_is_finite():
+    scores = 10.0 * np.eye(4)
+    temperature = fit_temperature(scores, np.arange(4))
+    assert 0.0 < temperature < np.inf
+    assert np.exp(log_probabilities(scores, temperature))[0, 0] == pytest.approx(5 / 6)
+
+
+def test_temperature_of_scores_that_say_nothing():
+    scores, labels = np.tile([1.0, 0.0], (10, 1)), np.array([0, 1] * 5)
+    assert np.allclose(np.exp(log_probabilities(scores, fit_temperature(scores, labels))), 0.5, atol=1e-5)
+    assert np.allclose(np.exp(log_probabilities(scores, fit_temperature(scores, 0 * labels + 1))), 0.5, atol=1e-5)
+    assert fit_temperature(np.zeros((3, 2)), np.array([0, 1, 0])) == 1.0
+    assert fit_temperature(np.ones((3, 1)), np.zeros(3, int)) == 1.0
+
+
+def test_calibration_error_by_hand():
+    # Two bins. Confidence 0.6 (1 of 2 right) and 0.9 (2 of 2 right): (2 * |0.5 - 0.6| + 2 * |1 - 0.9|) / 4 = 0.1.
+    probabilities = np.array([[0.6, 0.4], [0.6, 0.4], [0.9, 0.1], [0.9, 0.1]])
+    found = expected_calibration_error(probabilities, np.array([0, 1, 0, 0]), n_bins=4)
+    assert found == pytest.approx(0.1)
+
+
+def slow_calibration_error(probabilities, labels, n_bins):
+    total = 0.0
+    for number in range(n_bins):
+        inside = [row for row, p in enumerate(probabilities) if number / n_bins < max(p) <= (number + 1) / n_bins]
+        if inside:
+            right = np.mean([np.argmax(probabilities[row]) == labels[row] for row in inside])
+            sure = np.mean([max(probabilities[row]) for row in inside])
+            total += len(inside) * abs(right - sure)
+    return total / len(labels)
+
+
+def test_calibration_error_against_a_slow_one():
+    scores, labels = drawn(300, 4, 3.0)
+    probabilities = np.exp(log_probabilities(scores, 1.0))
+    expected = slow_calibration_error(probabilities, labels, 15)
+    assert expected_calibration_error(probabilities, labels) == pytest.approx(expected)
+    honest = np.exp(log_probabilities(scores, 3.0))
+    assert expected_calibration_error(honest, labels) < 0.5 * expected
+
+
+def test_fusion_by_hand():
+    # 0.8 and 0.5 with weights 2 and 1: 0.64 * 0.5 against 0.04 * 0.5, so 0.64 / 0.68.
+    found = np.exp(fuse([np.log([0.8, 0.2]), np.log([0.5, 0.5])], np.array([2.0, 1.0])))
+    assert np.allclose(found, [0.64 / 0.68, 0.04 / 0.68])
+
+
+def test_fusion_weights_of_independent_methods_add_evidence():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 4000)
+    first, second, useless = (rng.normal(0, 1, (4000, 4)) for _ in range(3))
+    for scores in (first, second):
+        scores[np.arange(4000), labels] += 1.0  # the exact log-likelihood ratio of a normal shift: T = 1
+    given_in = [log_probabilities(scores, 1.0) for scores in (first, second, useless)]
+    weights = fit_fusion_weights(given_in, labels)
+    assert np.allclose(weights, [1.0, 1.0, 0.0], atol=0.1)
+    fused = negative_log_likelihood(fuse(given_in, weights), labels)
+    assert fused < min(negative_log_likelihood(log_proba, labels) for log_proba in given_in) - 0.05
+
+
+def test_fusion_weights_of_a_method_with_itself():
+    scores, labels = drawn(500, 3, 2.0)
+    log_proba = log_probabilities(scores, fit_temperature(scores, labels))
+    weights = fit_fusion_weights([log_proba, log_proba], labels)
+    assert weights[0] == pytest.approx(weights[1])
+    assert weights.sum() == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "message"),
+    [
+        (np.zeros(3), np.zeros(3, int), "expected scores of shape"),
+        (np.zeros((3, 2)), np.zeros(2, int), r"got shapes \(3, 2\) and \(2,\)"),
+        (np.zeros((0, 2)), np.zeros(0, int), "at least one image"),
+        (np.full((3, 2), np.nan), np.zeros(3, int), "must be finite"),
+        (np.zeros((3, 2)), np.array([0, 1, 2]), "labels must be from 0 to 1; got 0 to 2"),
+    ],
+)
+def test_bad_input(scores, labels, message):
+    for function in (fit_temperature, negative_log_likelihood, expected_calibration_error):
+        with pytest.raises(InvalidInputError, match=message):
+            function(scores, labels)
+
+
+# ---- in the classifiers ----------------------------------------------------------------------------------------------
+
+
+def quick(kind, **changes):
+    return kind(**{"descriptor": small_sift(), "index": "exact", "query_budget": None, "n_jobs": 1, **changes})
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.method)
+def classifier(request):
+    return quick(request.param).fit(*grating_set(n_images=3))
+
+
+def queries():
+    return grating_set(seed=9)[0]
+
+
+def test_probabilities_of_a_classifier(classifier):
+    assert classifier.calibrate() is classifier
+    found = classifier.predict_proba([*queries(), flat_image()])
+    assert found.shape == (7, 3)
+    assert np.allclose(found.sum(axis=1), 1.0)
+    assert (found >= 0).all()
+    scores = classifier.decision_function(queries())
+    assert np.array_equal(np.argsort(-found[:6], axis=1), np.argsort(-scores, axis=1))
+    assert np.allclose(found[6], 1 / 3)
+    assert classifier.predict_proba([]).shape == (0, 3)
+
+
+def test_temperature_is_that_of_the_leave_one_out_scores():
+    classifier = quick(LocalNBNN, query_budget=12).fit(*grating_set(n_images=3)).calibrate()
+    labels = np.array([image.label for image in classifier.images_])
+    assert classifier.temperature_ == fit_temperature(-classifier.reference_totals() / 12, labels)
+    found = classifier.predict_proba(queries())
+    expected = log_probabilities(classifier.decision_function(queries()) / 12, classifier.temperature_)
+    assert np.allclose(found, np.exp(expected))
+
+
+def test_probabilities_are_honest():
+    """Two overlapping classes: what is said with 70 % is right in about 70 %."""
+    rng = np.random.default_rng(0)
+
+    def images(n):
+        labels = np.arange(n) % 2
+        return [make_features(rng.normal(0.55 * y, 1.0, (8, 3)).astype(np.float32)) for y in labels], labels
+
+    train, labels = images(120)
+    test, truth = images(400)
+    classifier = quick(LocalNBNN, location_weight=0, n_neighbors=5).fit(train, labels).calibrate()
+    found = classifier.predict_proba(test)
+    assert 0.55 < np.mean(found.argmax(axis=1) == truth) < 0.95
+    assert expected_calibration_error(found, truth, n_bins=5) < 0.08
+
+
+def test_not_calibrated(classifier):
+    with pytest.raises(NotFittedError, match=r"not calibrated yet; call calibrate\(\) before predict_proba"):
+        classifier.predict_proba(queries())
+
+
+def test_not_fitted():
+    for act in ("calibrate", "predict_proba"):
+        with pytest.raises(NotFittedError, match="is not fitted yet"):
+            getattr(quick(NBNN), act)(*([queries()] if act == "predict_proba" else []))
+
+
+def test_refit_forgets_the_temperature(classifier):
+    classifier.calibrate().fit(*grating_set(n_images=3))
+    assert not hasattr(classifier, "temperature_")
+
+
+def test_temperature_is_saved(classifier, tmp_path):
+    classifier.save(tmp_path / "plain")
+    assert not hasattr(load(tmp_path / "plain"), "temperature_")
+    classifier.calibrate().save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.temperature_ == classifier.temperature_
+    assert again.predict_proba(queries()).tobytes() == classifier.predict_proba(queries()).tobytes()
+    assert again.calibrate().temperature_ == classifier.temperature_
+
+
+@pytest.mark.parametrize("value", [0, -1.0, "warm", None])
+def test_damaged_temperature(classifier, tmp_path, value):
+    classifier.calibrate().save(tmp_path / "model")
+    path = tmp_path / "model" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "temperature": value}))
+    with pytest.raises(ModelFormatError, match="the manifest is damaged"):
+        load(tmp_path / "model")
+
+
+def test_classes_of_one_image():
+    images, labels = grating_set()
+    with pytest.raises(InvalidInputError, match="calibration needs a class with at least two images"):
+        quick(NBNN).fit(images[::2], labels[::2]).calibrate()
+    classifier = quick(NBNN).fit(images[1:], labels[1:]).calibrate()  # one image in the first class
+    used = np.array([image.label for image in classifier.images_]) > 0
+    places = np.array([image.label for image in classifier.images_])[used]
+    scales = np.array([image.n_descriptors for image in classifier.images_])[:, None]
+    assert classifier.temperature_ == fit_temperature((-classifier.reference_totals() / scales)[used], places)
+
+
+def test_one_class():
+    classifier = quick(NBNN).fit(grating_set()[0][:2], ["only", "only"]).calibrate()
+    assert classifier.predict_proba(queries()).tolist() == [[1.0]] * 6
+
+
+def test_bad_query_file(classifier, tmp_path):
+    with pytest.raises(ImageReadError, match="no such file"):
+        classifier.calibrate().predict_proba([tmp_path / "missing.png"])
+
+
+def test_progress(classifier):
+    seen = []
+    classifier.calibrate(progress=lambda *call: seen.append(call))
+    classifier.predict_proba(queries(), progress=lambda *call: seen.append(call))
+    assert seen[-1] == ("classifying", 6, 6)
+
+
+class MeanBrightness(ImageClassifier):
+    """A method that cannot leave an image out: the class whose mean first descriptor is nearest."""
+
+    method = "mean"
+
+    def __init__(self, *, descriptor="dense-sift", descriptor_params=None, n_jobs=None, random_state=0):
+        self.descriptor = descriptor
+        self.descriptor_params = descriptor_params
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _start_fit(self):
+        self._seen = []
+
+    def _add_image(self, features, number, label):
+        self._seen.append((label, features.descriptors[:, 0].mean()))
+
+    def _end_fit(self, progress):
+        self.means_ = np.array([np.mean([m for y, m in self._seen if y == label]) for label in self.classes_.tolist()])
+
+    def _scores(self, features):
+        return -np.abs(self.means_ - features.descriptors[:, 0].mean())
+
+
+def test_method_that_cannot_leave_an_image_out():
+    values = np.array([10, 12, 14, 50, 52, 90])
+    images = [make_features(np.array([[value, 0]], np.uint8)) for value in values]
+    labels = ["a", "a", "a", "b", "b", "c"]
+    classifier = MeanBrightness(n_jobs=1).fit(images, labels)
+    with pytest.raises(InvalidInputError, match=r"'mean' cannot leave .*cross_fitted_scores makes"):
+        classifier.calibrate()
+    found = cross_fitted_scores(classifier, images, labels, n_folds=5)
+    # Five parts for six images: 10 is scored by the means of (12, 14), (50, 52), (90), or with one more left out.
+    assert np.isnan(found[5]).all(), "c has one image"
+    assert np.isfinite(found[:5]).all()
+    assert (found[:5].argmax(axis=1) == [0, 0, 0, 1, 1]).all()
+    assert found[3, 1] == -2.0, "52 alone speaks for b when 50 is asked"
+    probabilities = classifier.calibrate(found).predict_proba(images)
+    assert np.allclose(probabilities.sum(axis=1), 1.0)
+
+
+def test_cross_fitted_scores_are_those_of_models_without_the_part():
+    images, labels = grating_set(n_images=3)
+    classifier = quick(LocalNBNN).fit([flat_image(), *images], ["direction 0", *labels])
+    found = cross_fitted_scores(classifier, [flat_image(), *images], ["direction 0", *labels], n_folds=9)
+    assert np.array_equal(found, -classifier.reference_totals())
+
+
+def test_held_out_of_another_shape(classifier):
+    with pytest.raises(InvalidInputError, match=r"shape \(9, 3\); got \(2, 2\)"):
+        classifier.calibrate(np.zeros((2, 2)))
+
+
+def test_cross_fitting_needs_the_same_images(classifier):
+    images, labels = grating_set(n_images=3)
+    with pytest.raises(InvalidInputError, match="must be those the classifier was fitted on"):
+        cross_fitted_scores(classifier, images[1:], labels[1:])
+    with pytest.raises(InvalidInputError, match="n_folds must be a whole number from 2"):
+        cross_fitted_scores(classifier, images, labels, n_folds=1)
