@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,9 @@ from lnbnn import NBNN, AffineNBNN, load
 from lnbnn.affine import apply_affine, cross_fit_affine, fit_affine, hinge_objective
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.evidence import explain
+from lnbnn.records import read_record
+
+HERE = Path(__file__).resolve().parent.parent
 
 
 def made_distances(n_classes=4, n_images=6, *, offsets=0.0, seed=0, noise=1.0):
@@ -337,3 +342,17 @@ def test_evidence_sums_to_the_difference_of_the_totals():
     evidence = explain(classifier, query, label="direction 0", against="direction 1")
     totals = classifier.totals([query])[0]
     assert evidence.support.sum() == pytest.approx(totals[1] - totals[0])
+
+
+def test_documented_figures_are_the_record():
+    record = read_record(HERE / "results" / "unequal.json").results
+    page = (HERE / "docs" / "unequal-classes.md").read_text(encoding="utf-8")
+    for method, figures in record.items():
+        if method != "runs":
+            assert f"| {' | '.join(f'{value:.1f}' for value in figures.values())} |" in page, method
+    assert record["nbnn"]["answers_large"] > 80, "plain NBNN leans to the large classes"
+    assert record["nbnn-affine"]["accuracy"] > record["nbnn"]["accuracy"] + 5
+    for method in ("nbnn", "nbnn-affine"):
+        for measure, value in record[method].items():
+            mean = np.mean([run[method][measure] for run in record["runs"]])
+            assert value == pytest.approx(mean, abs=0.006)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 from synthetic import flat_image, grating_set, make_features, small_sift
+from test_classifiers import make
 
 from lnbnn import NBNN, AffineNBNN, LocalNBNN, load
 from lnbnn.calibration import (
@@ -21,9 +23,13 @@ from lnbnn.calibration import (
     log_probabilities,
     negative_log_likelihood,
 )
+from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.classifiers.base import ImageClassifier
 from lnbnn.classifiers.probabilities import cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+from lnbnn.records import read_record
+
+HERE = Path(__file__).resolve().parent.parent
 
 KINDS = [LocalNBNN, NBNN, AffineNBNN]
 
@@ -349,6 +355,21 @@ def test_cross_fitted_scores_are_those_of_models_without_the_part():
     assert np.array_equal(found, -classifier.reference_totals())
 
 
+@pytest.mark.parametrize("method", sorted(CLASSIFIERS))
+def test_every_method_gives_probabilities(method, tmp_path):
+    images, labels = grating_set(n_images=3)
+    classifier = make(method).fit(images, labels)
+    try:
+        classifier.calibrate()
+    except InvalidInputError:
+        classifier.calibrate(cross_fitted_scores(classifier, images, labels, n_folds=3))
+    found = classifier.predict_proba(queries())
+    assert np.allclose(found.sum(axis=1), 1.0)
+    assert np.array_equal(classifier.classes_[found.argmax(axis=1)], classifier.predict(queries()))
+    classifier.save(tmp_path / "model")
+    assert load(tmp_path / "model").predict_proba(queries()).tobytes() == found.tobytes()
+
+
 def test_held_out_of_another_shape(classifier):
     with pytest.raises(InvalidInputError, match=r"shape \(9, 3\); got \(2, 2\)"):
         classifier.calibrate(np.zeros((2, 2)))
@@ -360,3 +381,15 @@ def test_cross_fitting_needs_the_same_images(classifier):
         cross_fitted_scores(classifier, images[1:], labels[1:])
     with pytest.raises(InvalidInputError, match="n_folds must be a whole number from 2"):
         cross_fitted_scores(classifier, images, labels, n_folds=1)
+
+
+def test_documented_figures_are_the_record():
+    record = read_record(HERE / "results" / "probabilities.json").results
+    page = (HERE / "docs" / "probabilities.md").read_text(encoding="utf-8")
+    for method, figures in record.items():
+        if method != "runs":
+            accuracy, likelihood, error = figures.values()
+            assert f"| {accuracy:.1f} | {likelihood:.2f} | {error:.3f} |" in page, method
+    raw, calibrated = record["local-nbnn, no temperature"], record["local-nbnn"]
+    assert calibrated["expected_calibration_error"] < raw["expected_calibration_error"]
+    assert calibrated["accuracy"] == raw["accuracy"], "a temperature changes no answer"

@@ -18,6 +18,7 @@ from lnbnn.calibration import fit_fusion_weights, log_probabilities
 from lnbnn.classifiers.probabilities import cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.evaluation import evaluate
+from lnbnn.evidence import explain
 
 
 def quick(kind, **changes):
@@ -72,6 +73,8 @@ def test_answers(fusion):
     assert "nbnn" in fusion.describe()
     assert fusion.nbytes_ == sum(member.nbytes_ for member in fusion.estimators_)
     assert fusion.calibrate() is fusion
+    with pytest.raises(InvalidInputError, match="'fusion' has no patch matches to show"):
+        explain(fusion, images[0])
 
 
 @pytest.mark.parametrize("kind", [NBNN, LocalNBNN, AffineNBNN])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lnbnn.errors import InvalidInputError
 from lnbnn.pyramid.kernels import intersection_kernel
 
 
@@ -58,3 +59,10 @@ def test_kernel_is_positive_semidefinite():
 
 def test_no_rows():
     assert intersection_kernel(np.empty((0, 4), np.float32), pyramids(3, 4)).shape == (0, 3)
+
+
+def test_pyramids_of_other_lengths_are_refused():
+    with pytest.raises(InvalidInputError, match=r"rows of one length; got shapes \(2, 4\) and \(3, 5\)"):
+        intersection_kernel(pyramids(2, 4), pyramids(3, 5))
+    with pytest.raises(InvalidInputError, match="rows of one length"):
+        intersection_kernel(np.zeros(4, np.float32))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.svm import SVC
@@ -189,3 +193,16 @@ def test_images_with_other_descriptors_are_refused():
     images = [make_features(np.full((3, n), 5, np.uint8)) for n in (4, 5)]
     with pytest.raises(InvalidInputError, match="one type and length"):
         HardSpatialPyramid().fit(images, ["a", "b"])
+
+
+@pytest.mark.parametrize(("kind", "column"), [(HardSpatialPyramid, 0), (SoftSpatialPyramid, 1)])
+def test_documented_defaults_are_the_constructors(kind, column):
+    page = (Path(__file__).resolve().parent.parent / "docs" / "spatial-pyramid.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| `(\w+)`[^|]* \| ([^|]+) \| ([^|]+) \|", page.partition("## Settings")[2], flags=re.MULTILINE
+    )
+    documented = {name: defaults[column] for name, *defaults in rows if defaults[column] != "-"}
+    parameters = inspect.signature(kind).parameters
+    expected = {name: str(found.default) for name, found in parameters.items() if found.default is not None}
+    assert documented == expected
+    assert all(name in inspect.getdoc(kind) for name in parameters)

@@ -43,7 +43,7 @@ class LateFusion(ImageClassifier):
     estimators_ : list of ImageClassifier
         The fitted and calibrated methods, in the order of ``estimators``.
     weights_ : ndarray of shape (n_methods,)
-    classes_, images_, skipped_
+    classes_, images_, skipped_, descriptor_
         Those of the first method.
 
     Notes
@@ -162,6 +162,7 @@ class LateFusion(ImageClassifier):
                     f"{member.method!r} {len(member.classes_)}."
                 )
         self.estimators_ = members
+        self.descriptor_ = first.descriptor_
         self.classes_, self.images_, self.skipped_ = first.classes_, first.images_, first.skipped_
 
     # ---- answering ----------------------------------------------------------------------------------------------

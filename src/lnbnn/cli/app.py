@@ -70,6 +70,7 @@ for command in (
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line; exits with 0, 1 (the job failed) or 2 (the command was not understood)."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # FAISS's idle threads sleep instead of spinning
     if hasattr(signal, "SIGTERM"):
         signal.signal(signal.SIGTERM, _stop)  # unwinds, so that unfinished files are removed
     for stream in (sys.stdout, sys.stderr):

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from lnbnn.errors import InvalidInputError
 from lnbnn.extraction import map_in_order
 
 __all__ = ["intersection_kernel"]
@@ -44,6 +45,8 @@ def intersection_kernel(
     """
     left = _read_only(rows)
     right = left if columns is None else _read_only(columns)
+    if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[1]:
+        raise InvalidInputError(f"pyramids must be rows of one length; got shapes {left.shape} and {right.shape}.")
     kernel = np.zeros((len(left), len(right)))
 
     def work(start: int) -> None:

@@ -1,0 +1,106 @@
+"""The settings of the spatial pyramids, by cross-validation on training images of Caltech 101; and the kernel's time.
+
+The 15 training images a class of split 0 are cut into five parts; machines are trained on four and judged on the fifth.
+No test image is read. Writes results/spatial-pyramid.json.
+
+    python benchmarks/spatial_pyramid.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold
+
+from lnbnn.classifiers.kernel_svm import fit_one_vs_all
+from lnbnn.classifiers.spatial_pyramid import SoftSpatialPyramid
+from lnbnn.datasets.caltech101 import load_caltech101
+from lnbnn.datasets.splits import split_images
+from lnbnn.descriptors import make_descriptor
+from lnbnn.extraction import iter_features, map_in_order
+from lnbnn.pyramid.codebook import make_codebook
+from lnbnn.pyramid.coding import Codes, soft_weights
+from lnbnn.pyramid.kernels import intersection_kernel
+from lnbnn.pyramid.pooling import level_weights, normalize, pool
+from lnbnn.records import make_record, write_record
+
+TARGET = Path(__file__).resolve().parent.parent / "results" / "spatial-pyramid.json"
+CS = (1.0, 10.0, 100.0)
+# (words that share a descriptor, beta, pooling, weighted levels, norm); one word is hard assignment
+CHOICES = [
+    (1, 1.0, "average", True, "none"),
+    (1, 1.0, "average", False, "l1"),
+    (10, 10.0, "max", False, "l2"),
+    (10, 20.0, "max", False, "l2"),
+    (10, 40.0, "max", False, "l2"),
+    (10, 20.0, "max", False, "l1"),
+    (10, 20.0, "max", False, "none"),
+    (10, 20.0, "max", True, "l2"),
+    (10, 20.0, "average", True, "none"),
+]
+
+
+def main() -> None:
+    """Try every choice and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    options = parser.parse_args()
+    start = time.perf_counter()
+    train, _ = split_images(load_caltech101(options.data), n_train=15, n_test=15, seed=0)
+    labels = np.unique(train.labels, return_inverse=True)[1]
+    defaults = SoftSpatialPyramid()
+    features = list(iter_features(train.paths, make_descriptor("dense-sift", None)))
+    codebook = make_codebook(features, defaults.n_words, n_samples=defaults.n_samples, seed=0)
+    nearest = list(map_in_order(lambda image: codebook.assign(image.descriptors, 10), features, None))
+    places = [image.xy for image in features]
+    results = []
+    for n_nearest, beta, pooling, weighted, norm in CHOICES:
+        weights = level_weights(3) if weighted else None
+
+        def pyramid(number: int) -> np.ndarray:
+            squared, words = (array[:, :n_nearest] for array in nearest[number])  # noqa: B023
+            codes = Codes(words, soft_weights(squared, beta), len(codebook))  # noqa: B023
+            pooled = pool(codes, places[number], pooling=pooling, n_levels=3, weights=weights)  # noqa: B023
+            return normalize(pooled, norm)  # noqa: B023
+
+        pyramids = np.stack(list(map_in_order(pyramid, range(len(places)), None)))
+        before = time.perf_counter()
+        kernel = intersection_kernel(pyramids, n_jobs=None)
+        kernel_s = time.perf_counter() - before
+        found = {
+            "n_nearest_words": n_nearest,
+            "beta": beta if n_nearest > 1 else None,
+            "pooling": pooling,
+            "level_weights": weighted,
+            "norm": norm,
+            "accuracy_by_C": {str(C): round(100 * cross_validate(kernel, labels, C), 2) for C in CS},
+            "kernel_s": round(kernel_s, 2),
+        }
+        print(found, flush=True)
+        results.append(found)
+    record = make_record(
+        TARGET.stem,
+        "python benchmarks/spatial_pyramid.py",
+        settings={"n_train": 15, "n_folds": 5, "n_words": len(codebook), "n_samples": defaults.n_samples},
+        seeds=[0],
+        results={"choices": results, "kernel_shape": list(pyramids.shape)},
+        seconds=time.perf_counter() - start,
+    )
+    write_record(TARGET, record)
+
+
+def cross_validate(kernel: np.ndarray, labels: np.ndarray, C: float) -> float:
+    """Share of right answers on the parts left out of training."""
+    n_right = 0
+    for kept, left in StratifiedKFold(5, shuffle=True, random_state=0).split(labels, labels):
+        machines = fit_one_vs_all(kernel[np.ix_(kept, kept)], labels[kept], labels.max() + 1, C=C, n_jobs=None)
+        scores = kernel[np.ix_(left, kept)] @ machines.dual.T + machines.intercepts
+        n_right += int((scores.argmax(axis=1) == labels[left]).sum())
+    return n_right / len(labels)
+
+
+if __name__ == "__main__":
+    main()
