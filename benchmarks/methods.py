@@ -131,9 +131,7 @@ def run_nbnn_family(train: LabelledImages, test: LabelledImages) -> tuple[dict, 
 
 
 RUNS = {
-    "local-nbnn": run_plain("local-nbnn"),
     "local-nbnn-kernel": run_plain("local-nbnn-kernel"),
-    "local-nbnn-kernel-2-levels": run_plain("local-nbnn-kernel", levels=2),
     "spm-hard": run_plain("spm-hard"),
     "spm-soft": run_plain("spm-soft"),
     "nbnn-family": run_nbnn_family,

@@ -17,7 +17,7 @@ METHODS = (  # method, record, the paper's figure with 15 images
     ("nbnn", "nbnn-family", "63.2 ± 0.9"),
     ("nbnn-log-odds positive", "nbnn-family", ""),
     ("nbnn-kernel", "nbnn-family", "61.3 ± 0.2 (Tuytelaars et al.)"),
-    ("local-nbnn", "local-nbnn", "66.1 ± 1.1"),
+    ("local-nbnn", "", "66.1 ± 1.1"),
     ("local-nbnn-kernel", "local-nbnn-kernel", "suggested, not tested"),
     ("spm-hard", "spm-hard", "62.5 ± 0.9"),
     ("spm-soft", "spm-soft", "68.6 ± 0.7"),
@@ -39,11 +39,16 @@ def render_methods() -> str:
     """One row a method: ours beside the paper's."""
     lines = ["| method | ours, % | the paper's, % | fit | evaluate |", "|---|---|---|---|---|"]
     for method, name, paper in METHODS:
-        path = HERE / "results" / f"method-{name}-15.json"
-        if path.exists():
+        if method == "local-nbnn":
+            results = read_record(HERE / "results" / "caltech101-balanced-15.json").results["splits"][0]
+            accuracy = 100 * results["mean_per_class_accuracy"]
+        elif (path := HERE / "results" / f"method-{name}-15.json").exists():
             results = read_record(path).results
-            times = f"{results['fit_s']:.0f} s | {results['evaluate_s']:.0f} s"
-            lines.append(f"| `{method}` | {results['accuracy'][method]:.1f} | {paper} | {times} |")
+            accuracy = results["accuracy"][method]
+        else:
+            continue
+        times = f"{results['fit_s']:.0f} s | {results['evaluate_s']:.0f} s"
+        lines.append(f"| `{method}` | {accuracy:.1f} | {paper} | {times} |")
     return "\n".join([*lines, ""])
 
 

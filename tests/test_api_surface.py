@@ -41,6 +41,7 @@ CLASSIFIER_METHODS = [
     "fit",
     "fitted_classes",
     "iter_answers",
+    "partial_fit",
     "plain_params",
     "predict",
     "predict_proba",

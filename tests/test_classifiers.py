@@ -743,3 +743,44 @@ def test_a_setting_has_one_default_in_all_methods():
     own = {"C", "norm", "pooling"}  # what tells the methods apart
     differing = {setting: found for setting, found in defaults.items() if len(set(map(repr, found.values()))) > 1}
     assert set(differing) <= own, differing
+
+
+INCREMENTAL = [name for name in sorted(CLASSIFIERS) if resolve(CLASSIFIERS, name, "method").is_incremental]
+
+
+def test_which_methods_are_incremental():
+    assert INCREMENTAL == ["local-nbnn", "nbnn", "nbnn-log-odds"]
+
+
+@pytest.mark.parametrize("method", INCREMENTAL)
+def test_images_added_step_by_step_are_as_fitted_at_once(method, tmp_path):
+    images, labels = grating_set(n_classes=3, n_images=3)
+    order = [8, 0, 7, 1, 3, 2, 6, 5, 4]  # class 2 first, class 1 last: new classes come between known ones
+    images, labels = [images[i] for i in order], [labels[i] for i in order]
+    stepwise = make(method).partial_fit(images[:3], labels[:3])
+    stepwise.totals(queries()[0])  # the index is built and used in between
+    stepwise.partial_fit(images[3:5], labels[3:5])
+    stepwise.save(tmp_path / "model")
+    stepwise = load(tmp_path / "model").partial_fit(images[5:], labels[5:])
+    at_once = make(method).fit(images, labels)
+    assert np.array_equal(stepwise.totals(queries()[0]), at_once.totals(queries()[0]))
+    assert [image.label for image in stepwise.images_] == [image.label for image in at_once.images_]
+    assert stepwise.classes_.tolist() == at_once.classes_.tolist()
+
+
+@pytest.mark.parametrize("method", INCREMENTAL)
+def test_a_bad_image_changes_nothing_that_was_fitted(method, tmp_path):
+    classifier = fitted(method)
+    before = classifier.totals(queries()[0])
+    (tmp_path / "bad.jpg").write_bytes(b"no picture")
+    with pytest.raises(ImageReadError, match=r"bad\.jpg"):
+        classifier.partial_fit([grating(20, seed=5), tmp_path / "bad.jpg"], ["new", "new"])
+    with pytest.raises(InvalidInputError, match="labels must be of the kind of 'direction 0'"):
+        classifier.partial_fit([grating(20, seed=5)], [7])
+    assert np.array_equal(classifier.totals(queries()[0]), before)
+
+
+@pytest.mark.parametrize("method", sorted({*CLASSIFIERS} - {*INCREMENTAL}))
+def test_a_method_that_learns_says_that_it_is_not_incremental(method):
+    with pytest.raises(InvalidInputError, match=f"method '{method}' learns from all images together; fit it again"):
+        fitted(method).partial_fit([grating(20, seed=5)], ["new"])

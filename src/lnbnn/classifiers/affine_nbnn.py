@@ -65,6 +65,7 @@ class AffineNBNN(NBNN):
     """
 
     method = "nbnn-affine"
+    is_incremental = False
 
     def __init__(
         self,

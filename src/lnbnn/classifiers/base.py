@@ -64,6 +64,8 @@ class ImageClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
 
     method: ClassVar[str]
     """The registry name."""
+    is_incremental: ClassVar[bool] = False
+    """Whether images can be added to a fitted model, by :meth:`partial_fit`."""
 
     descriptor: str | Descriptor
     descriptor_params: dict[str, Any] | None
@@ -100,14 +102,66 @@ class ImageClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         self.check_settings()
         images = list(X)
         given = _check_labels(y, len(images))
-        if on_error not in ("raise", "skip"):
-            raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
         self.__dict__.pop("classes_", None)  # a fit that fails leaves no half-new model
         self.__dict__.pop("temperature_", None)
         self.descriptor_ = self._make_descriptor()
-        kept: list[tuple[str, Any, int]] = []
-        self.skipped_: list[tuple[str, str]] = []
         self._start_fit()
+        kept: list[tuple[str, Any, int]] = []
+        for name, label, features in self._usable(images, given, on_error, store, progress):
+            self._add_image(features, len(kept), label)
+            kept.append((name, label, len(features)))
+        self._set_images(given, kept)
+        self._end_fit(progress)
+        return self
+
+    def partial_fit(
+        self,
+        X: Sequence[ImageLike],
+        y: ArrayLike,
+        *,
+        on_error: str = "raise",
+        store: FeatureStore | None = None,
+        progress: Progress = no_progress,
+    ) -> Self:
+        """Add labelled images, of known or new classes, to a fitted model; parameters as of :meth:`fit`.
+
+        Only methods that learn nothing across images can do this; the others say so. The features are read before
+        anything is changed.
+        """
+        if not self.is_incremental:
+            raise InvalidInputError(f"method {self.method!r} learns from all images together; fit it again with all.")
+        if not hasattr(self, "classes_"):
+            return self.fit(X, y, on_error=on_error, store=store, progress=progress)
+        images = list(X)
+        given = _check_labels(y, len(images))
+        classes = self.classes_.tolist()
+        if type(given[0]) is not type(classes[0]):
+            raise InvalidInputError(f"labels must be of the kind of {classes[0]!r}, as before; got {given[0]!r}.")
+        added = list(self._usable(images, given, on_error, store, progress))
+        if not added:
+            raise InvalidInputError(f"none of the {len(images)} images can be used: {self.skipped_[0][1]}")
+        kept = [(image.name, classes[image.label], image.n_descriptors) for image in self.images_]
+        self._resume_fit()
+        for name, label, features in added:
+            self._add_image(features, len(kept), label)
+            kept.append((name, label, len(features)))
+        self.__dict__.pop("temperature_", None)
+        self._set_images(given, kept)
+        self._end_fit(progress)
+        return self
+
+    def _usable(
+        self,
+        images: list[ImageLike],
+        given: list[Any],
+        on_error: str,
+        store: FeatureStore | None,
+        progress: Progress,
+    ) -> Iterator[tuple[str, Any, ImageFeatures]]:
+        """Name, label and features of the images that have descriptors; the others go to ``skipped_``."""
+        if on_error not in ("raise", "skip"):
+            raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
+        self.skipped_: list[tuple[str, str]] = []
         found = iter_features(images, self.descriptor_, n_jobs=self.n_jobs, store=store)
         for position, features in enumerate(found):
             name = name_of(images[position], position)
@@ -118,12 +172,8 @@ class ImageClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
             elif len(features) == 0:
                 self.skipped_.append((name, _no_descriptors(name)))
             else:
-                self._add_image(features, len(kept), given[position])
-                kept.append((name, given[position], len(features)))
+                yield name, given[position], features
             progress("reading images", position + 1, len(images))
-        self._set_images(given, kept)
-        self._end_fit(progress)
-        return self
 
     def _set_images(self, given: list[Any], kept: list[tuple[str, Any, int]]) -> None:
         if not kept:
@@ -199,6 +249,9 @@ class ImageClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
 
     def _start_fit(self) -> None:
         """Make ready for the first image."""
+
+    def _resume_fit(self) -> None:
+        """Make ready for more images after a fit; only of methods that are incremental."""
 
     @abstractmethod
     def _add_image(self, features: ImageFeatures, number: int, label: Any) -> None:

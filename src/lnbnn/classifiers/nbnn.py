@@ -82,6 +82,9 @@ class NBNN(NeighborClassifier):
     def _start_fit(self) -> None:
         self._by_label: dict[Any, Index] = {}
 
+    def _resume_fit(self) -> None:
+        self._by_label = dict(zip(self.classes_.tolist(), self.indexes_, strict=True))
+
     def _add_reference(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None:
         if label not in self._by_label:
             self._by_label[label] = make_index(self.index, self.index_params)

@@ -43,6 +43,7 @@ class ResponseSVM(NeighborClassifier):
     response: str
     levels: int
     C: float | None
+    is_incremental = False
     has_patch_evidence = False
 
     def check_settings(self) -> None:

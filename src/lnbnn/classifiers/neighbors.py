@@ -44,6 +44,7 @@ class NeighborClassifier(ImageClassifier):
     A subclass writes :meth:`_add_reference`, :meth:`_updates_of` and :meth:`reference_vectors`.
     """
 
+    is_incremental = True
     has_patch_evidence = True
     """Whether the scores are sums of what the descriptors say, so that they can be shown on the picture."""
 

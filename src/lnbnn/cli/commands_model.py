@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from lnbnn.cli.arguments import Cache, Images, Jobs, ModelDir, Strict
-from lnbnn.cli.console import Format, ProgressBars, human_bytes, note, print_json, report_skipped, stdout
+from lnbnn.cli.console import Format, ProgressBars, human_bytes, human_number, note, print_json, report_skipped, stdout
 
 if TYPE_CHECKING:
     from lnbnn.classifiers.base import ImageClassifier
@@ -61,8 +61,9 @@ def predict(
                 if not ranking:
                     writer.writerow([answer.name, "", "", ""])
             elif ranking:
-                others = ", ".join(f"{label} {score:,.0f}" for label, score in ranking[1:])
-                table.add_row(answer.name, str(answer.label), f"{ranking[0][1]:,.0f}", *([others] if top > 1 else []))
+                others = ", ".join(f"{label} {human_number(score)}" for label, score in ranking[1:])
+                best = human_number(ranking[0][1])
+                table.add_row(answer.name, str(answer.label), best, *([others] if top > 1 else []))
             progress("classifying", done, len(images))
     if format is Format.table and table.row_count:
         stdout().print(table)

@@ -22,6 +22,7 @@ __all__ = [
     "Format",
     "ProgressBars",
     "human_bytes",
+    "human_number",
     "note",
     "parse_params",
     "print_json",
@@ -80,6 +81,11 @@ def human_bytes(n: float) -> str:
             return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
         n /= 1024
     return f"{n:.1f} TiB"
+
+
+def human_number(value: float) -> str:
+    """A score to read: 568575.0 -> '568,575', -0.03121 -> '-0.0312'."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def parse_params(given: list[str] | None, option: str) -> dict[str, Any]:
