@@ -89,7 +89,9 @@ def test_no_other_temperature_is_better(seed, n_classes):
     scores, labels = rng.normal(size=(15, n_classes)), rng.integers(0, n_classes, 15)
     scores[np.arange(15), labels] += 1.0
     best = fit_temperature(scores, labels)
-    for factor in (0.5, 0.9, 0.99, 1.01, 1.1, 2.0):
+    # Scores that say nothing ask for an infinite temperature: there the fit stops at a million times their spread.
+    at_the_limit = best == np.abs(scores - scores.mean(axis=1, keepdims=True)).max() / 1e-6
+    for factor in (0.5, 0.9, 0.99) if at_the_limit else (0.5, 0.9, 0.99, 1.01, 1.1, 2.0):
         assert slow_loss(scores, labels, best) <= slow_loss(scores, labels, best * factor) + 1e-12
 
 
