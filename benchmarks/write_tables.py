@@ -55,7 +55,7 @@ def render_methods() -> str:
 def render_presets() -> str:
     """One row a preset, then the sentence on dense SIFT."""
     lines = [
-        "| preset | accuracy, % | reference descriptors | fit | evaluate, 1,515 images | peak memory | first answer "
+        "| preset | accuracy, % | reference descriptors | fit | evaluate, 1,515 images | peak memory | one image, whole command "
         "| each further image |",
         "|---|---|---|---|---|---|---|---|",
     ]
