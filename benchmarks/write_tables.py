@@ -55,8 +55,8 @@ def render_methods() -> str:
 def render_presets() -> str:
     """One row a preset, then the sentence on dense SIFT."""
     lines = [
-        "| preset | accuracy, % | reference descriptors | fit | evaluate, 1,515 images | peak memory | one image, whole command "
-        "| each further image |",
+        "| preset | accuracy, % | reference descriptors | fit | evaluate, 1,515 images | peak memory "
+        "| one image, whole command | each further image |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for preset in PRESETS:
