@@ -9,6 +9,7 @@ import typer
 
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.cli import app
+from lnbnn.datasets import DATASETS
 from lnbnn.descriptors import DESCRIPTORS, make_descriptor
 from lnbnn.indexes import INDEXES
 from lnbnn.presets import PRESETS
@@ -31,6 +32,7 @@ def test_every_registered_name_is_documented():
     assert all(name in _text("docs/descriptors.md") for name in DESCRIPTORS)
     assert all(f"`{name}`" in _text("docs/methods.md") for name in CLASSIFIERS)
     assert all(name in _text("docs/command-line.md") for name in PRESETS)
+    assert all(f"`{name}`" in _text("docs/datasets.md") for name in DATASETS)
 
 
 def test_documented_defaults_are_the_constructors():

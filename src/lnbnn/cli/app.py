@@ -61,6 +61,7 @@ for command in (
     commands_model.evaluate,
     commands_model.explain,
     commands_model.info,
+    commands_data.data,
     commands_data.extract,
     commands_data.split,
     commands_data.demo,

@@ -1,4 +1,4 @@
-"""Commands around data: extract, split, demo."""
+"""Commands around data: data, extract, split, demo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,33 @@ import typer
 from lnbnn.cli.arguments import Images, Jobs, Strict
 from lnbnn.cli.console import ProgressBars, note, parse_params, report_skipped, usage_errors
 
-__all__ = ["demo", "extract", "split"]
+__all__ = ["data", "demo", "extract", "split"]
+
+
+def data(
+    name: Annotated[str, typer.Argument(help="caltech101 or caltech256.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to put it in.", show_default=False)],
+) -> None:
+    """Fetch a published set of images from its publisher, check it and unpack it.
+
+    A download that was cut goes on where it stopped; a set that is there already is checked and left alone. Without a
+    network, put the publisher's archive into DIR yourself: it is used in place of a download.
+
+    lnbnn data caltech101 data
+
+    lnbnn split data/caltech101.csv split --train 15 --test 15
+    """
+    from lnbnn.datasets import DATASETS
+    from lnbnn.datasets.fetch import fetch_set
+    from lnbnn.registry import resolve
+
+    kind = resolve(DATASETS, name, "set of images")
+    with ProgressBars() as progress:
+        images = fetch_set(kind, folder, progress)
+    for text in images.notes:
+        note(text)
+    typer.echo(f"{folder / kind.folder}: {len(set(images.labels))} classes, {len(images):,} images")
+    typer.echo(f"{folder / kind.name}.csv: the list of them, without {kind.background}")
 
 
 def extract(

@@ -5,38 +5,44 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from lnbnn.datasets.folder import LabelledImages, scan_folder
-from lnbnn.errors import DatasetError
+from lnbnn.datasets.folder import LabelledImages
+from lnbnn.datasets.published import Archive, PublishedSet, find_set, load_set
 
-__all__ = ["BACKGROUND", "N_CLASSES", "find_caltech101", "load_caltech101"]
+__all__ = ["CALTECH101", "find_caltech101", "load_caltech101"]
 
-N_CLASSES = 101
-BACKGROUND = "BACKGROUND_Google"
-_FOLDER = "101_ObjectCategories"
-_VARIABLE = "LNBNN_CALTECH101"
-_BESIDE = Path("../shared/data/caltech101")
+CALTECH101 = PublishedSet(
+    name="caltech101",
+    title="Caltech 101",
+    folder="101_ObjectCategories",
+    image_pattern=r"[A-Za-z][\w-]*/image_\d{4}\.jpg",
+    background="BACKGROUND_Google",
+    n_classes=101,
+    n_images=8677,
+    page="https://data.caltech.edu/records/mzrjq-6wc02",
+    url="https://data.caltech.edu/records/mzrjq-6wc02/files/caltech-101.zip?download=1",
+    archives=(
+        # Sizes and checksums as TensorFlow Datasets records them for caltech101.
+        Archive(
+            "caltech-101.zip",
+            137_414_764,
+            "sha256:331234750fc7f77520e50d9565e8b6907b03565e30320da1401130db08c61f91",
+        ),
+        Archive(
+            "101_ObjectCategories.tar.gz",
+            131_740_031,
+            "sha256:af6ece2f339791ca20f855943d8b55dd60892c0a25105fcd631ee3d6430f9926",
+        ),
+    ),
+    unpacked_bytes=200_000_000,
+    variable="LNBNN_CALTECH101",
+)
 
 
 def find_caltech101(path: str | os.PathLike[str] | None = None) -> Path:
     """The folder of class folders: the path given, or ``LNBNN_CALTECH101``, or one beside the project."""
-    for place in (path, os.environ.get(_VARIABLE), _BESIDE):
-        if place and Path(place).is_dir():
-            inner = Path(place) / _FOLDER
-            return inner if inner.is_dir() else Path(place)
-        if place and place is path:
-            break
-    raise DatasetError(
-        f"Caltech 101 is not at {path or 'any known place'}; download it from its publisher (CaltechDATA, "
-        f"10.22002/D1.20086) and give the path of {_FOLDER}, or set {_VARIABLE} to it."
-    )
+    return find_set(CALTECH101, path)
 
 
 def load_caltech101(path: str | os.PathLike[str] | None = None) -> LabelledImages:
     """All images of the 101 classes; the background class, which the paper leaves out, is left out."""
-    folder = find_caltech101(path)
-    images = scan_folder(folder)
-    kept = [place for place, label in enumerate(images.labels) if label != BACKGROUND]
-    n_classes = len({images.labels[place] for place in kept})
-    if n_classes != N_CLASSES:
-        raise DatasetError(f"{folder}: expected the {N_CLASSES} classes of Caltech 101; got {n_classes}.")
-    return LabelledImages(tuple(images.paths[i] for i in kept), tuple(images.labels[i] for i in kept))
+    return load_set(CALTECH101, path)
