@@ -49,7 +49,7 @@ ANYWHERE = {"version"}
 DOORS = {
     "cv2": {"images", "descriptors", "datasets"},
     "PIL": {"images", "datasets"},
-    "faiss": {"indexes/faiss_index", "indexes/faiss_kmeans"},
+    "faiss": {"indexes/faiss_index", "indexes/faiss_kmeans", "indexes/faiss_tree"},
     "pyflann_ibeis": {"indexes/flann_index"},
     "matplotlib": {"figures"},
     "numba": {"descriptors", "indexes", "pyramid"},

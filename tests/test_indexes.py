@@ -8,7 +8,7 @@ import pytest
 from synthetic import clustered_vectors
 
 from lnbnn.errors import InvalidInputError, MissingExtraError, ModelFormatError, UnknownNameError
-from lnbnn.indexes import INDEXES, make_index
+from lnbnn.indexes import INDEXES, faiss_index, make_index
 from lnbnn.indexes.faiss_index import FaissIndex
 
 N_DIMS = 18  # no multiple of 8, as 128 + 2 is none
@@ -438,6 +438,12 @@ def test_describe_names_the_form():
     assert filled("faiss", vectors).describe().startswith("flat")
     assert filled("faiss ivf-8bit", vectors).describe().startswith("ivf-8bit: 8 lists, 8 visited")
     assert filled("faiss ivf-4bit", vectors).describe().startswith("ivf-4bit: 8 lists, 8 visited")
+
+
+@pytest.mark.parametrize(("n_rows", "expected"), [(1, 1), (20_001, 128), (1_000_000, 512), (9_000_000, 4096)])
+def test_number_of_lists_follows_the_size(n_rows, expected):
+    """One list for 2,048 vectors, or 0.7 times the square root if that is more, to the nearest power of two."""
+    assert faiss_index.default_n_lists(n_rows) == expected
 
 
 def test_recall_of_the_4_bit_form():

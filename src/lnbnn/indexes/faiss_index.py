@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import faiss
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.indexes.base import Index
-from lnbnn.indexes.faiss_kmeans import kmeans_centers, one_thread
+from lnbnn.indexes.faiss_kmeans import one_thread
+from lnbnn.indexes.faiss_tree import grow_tree, tree_quantizer
 from lnbnn.indexes.selection import rerank
 from lnbnn.settings import check_whole
 
-__all__ = ["FaissIndex"]
+__all__ = ["FaissIndex", "default_n_lists"]
 
 _FORMS = ("auto", "flat", "ivf-8bit", "ivf-4bit")
 _FLAT_UP_TO = 20_000
@@ -22,7 +24,10 @@ _MIN_FOR_CODES = 16  # fewer vectors cannot train 4-bit codes
 _8BIT_UP_TO = 100_000
 _PROBES = {"ivf-8bit": 8, "ivf-4bit": 2}
 _ROWS_A_BLOCK = 200_000
-_TRAIN_ROWS_A_LIST = 40
+_TRAIN_ROWS_A_LIST = 100
+_ROWS_A_LIST = 2048
+_BRANCHES_TO_ADD = 4  # branches of the tree of lists looked into for each vector that is added
+_BRANCHES_TO_SEARCH = 8
 _TRAIN_ROWS_FOR_CODES = 100_000
 _MIN_CANDIDATES = 16
 _DIMS_A_CODE = 4  # dimensions behind each 4-bit code
@@ -39,8 +44,8 @@ class FaissIndex(Index):
         compares the best candidates again with the vectors themselves; fewer than 16 vectors have no codes and are
         ``flat``.
     n_lists : int, optional
-        Number of inverted lists; by default the power of two nearest to 0.7 times the square root of the number of
-        vectors.
+        Number of inverted lists; by default the power of two nearest to one for 2,048 vectors, or to 0.7 times the
+        square root of the number of vectors if that is more.
     n_probes : int, optional
         Lists visited for each query: the accuracy knob. By default 2 (4-bit) or 8 (8-bit).
     rerank_factor : int, default=3
@@ -102,23 +107,13 @@ class FaissIndex(Index):
 
     def _train(self, n_rows: int) -> faiss.IndexIVF:
         table = self._require_table()
-        n_lists = self.n_lists or 1 << max(0, round(np.log2(0.7 * np.sqrt(n_rows))))
-        n_lists = min(n_lists, n_rows)
+        n_lists = min(self.n_lists or default_n_lists(n_rows), n_rows)
         n_sampled = min(n_rows, max(_TRAIN_ROWS_A_LIST * n_lists, _TRAIN_ROWS_FOR_CODES))
         picked = np.sort(np.random.default_rng(self.seed).choice(n_rows, n_sampled, replace=False))
         sample = self._widen(table.vectors[picked])
         is_8_bit = table.dtype == np.uint8
-        centres = faiss.IndexFlatL2(self._width)
-        centres.add(
-            kmeans_centers(
-                sample,
-                n_lists,
-                n_iterations=8,
-                seed=self.seed + 1,
-                whole_numbers=is_8_bit,
-                max_vectors_a_center=_TRAIN_ROWS_A_LIST,
-            )
-        )
+        centres = tree_quantizer(grow_tree(sample, n_lists, seed=self.seed + 1, whole_numbers=is_8_bit))
+        centres.nprobe = _BRANCHES_TO_ADD
         if self._form == "ivf-8bit":
             code = faiss.ScalarQuantizer.QT_8bit_direct
             structure = (
@@ -177,7 +172,8 @@ class FaissIndex(Index):
             if self._form == "flat":
                 parameters = faiss.SearchParameters(sel=selector)
             else:
-                parameters = faiss.SearchParametersIVF(nprobe=self._n_probes(), sel=selector)
+                in_tree = faiss.SearchParametersIVF(nprobe=self._n_branches())
+                parameters = faiss.SearchParametersIVF(nprobe=self._n_probes(), sel=selector, quantizer_params=in_tree)
             if self._form != "ivf-4bit":
                 distances, rows = self._structure.search(wide, n_neighbors, params=parameters)
                 return np.where(rows >= 0, distances, np.float32(np.inf)), rows
@@ -201,6 +197,12 @@ class FaissIndex(Index):
 
     def _n_probes(self) -> int:
         return min(self.n_probes or _PROBES[self._form], self._structure.nlist)
+
+    def _n_branches(self) -> int:
+        """Branches of the tree looked into: 8, or as many as are sure to hold the lists to visit."""
+        tree = faiss.downcast_index(self._structure.quantizer)
+        wanted = -(-_BRANCHES_TO_SEARCH * self._n_probes() * tree.nlist // self._structure.nlist)
+        return min(tree.nlist, max(_BRANCHES_TO_SEARCH, wanted))
 
     def _widen(self, vectors: NDArray[np.generic]) -> NDArray[np.float32]:
         wide = np.zeros((len(vectors), self._width), np.float32)
@@ -249,3 +251,8 @@ class FaissIndex(Index):
             raise ModelFormatError(f"{folder}: index.faiss does not fit vectors.npy; fit the model again.")
         self._structure, self._form = structure, forms[type(structure)]
         self._set_selector()
+
+
+def default_n_lists(n_rows: int) -> int:
+    """The power of two nearest to one list for 2,048 rows, or to 0.7 times the square root of the rows if more."""
+    return 1 << max(0, round(math.log2(max(n_rows / _ROWS_A_LIST, 0.7 * math.sqrt(n_rows)))))
