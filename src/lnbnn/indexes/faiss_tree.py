@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import faiss
 import numpy as np
@@ -39,13 +40,13 @@ def grow_tree(vectors: NDArray[np.float32], n_centers: int, *, seed: int, whole_
     For whole-number vectors (see :func:`~lnbnn.indexes.faiss_kmeans.kmeans_centers`) the tree is the same for any
     number of threads on all cores; for others, one thread grows it.
     """
-    settings = {"n_iterations": 8, "seed": seed, "whole_numbers": whole_numbers}
-    branches = kmeans_centers(vectors, max(1, round(math.sqrt(n_centers))), **settings)
+    kmeans = partial(kmeans_centers, n_iterations=8, seed=seed, whole_numbers=whole_numbers)
+    branches = kmeans(vectors, max(1, round(math.sqrt(n_centers))))
     branch_of = nearest_centers(vectors, branches, 1)[1][:, 0]
     counts = np.bincount(branch_of, minlength=len(branches))
     sizes = np.diff(np.rint(np.cumsum(counts) * (n_centers / len(vectors))).astype(np.int64), prepend=0)
     used = np.flatnonzero(sizes)
-    parts = [kmeans_centers(vectors[branch_of == branch], int(sizes[branch]), **settings) for branch in used]
+    parts = [kmeans(vectors[branch_of == branch], int(sizes[branch])) for branch in used]
     return CenterTree(branches[used], np.concatenate(parts), sizes[used])
 
 
