@@ -784,3 +784,69 @@ def test_a_bad_image_changes_nothing_that_was_fitted(method, tmp_path):
 def test_a_method_that_learns_says_that_it_is_not_incremental(method):
     with pytest.raises(InvalidInputError, match=f"method '{method}' learns from all images together; fit it again"):
         fitted(method).partial_fit([grating(20, seed=5)], ["new"])
+
+
+# ---- stopping when the lead is sure ----------------------------------------------------------------------------------
+
+
+def asked_for(classifier, features):
+    """Scores of an image, and how many of its descriptors each search asked for."""
+    counts, search = [], classifier.index_.search
+
+    def counting(vectors, *args, **kwargs):
+        counts.append(len(vectors))
+        return search(vectors, *args, **kwargs)
+
+    classifier.index_.search = counting
+    scores = classifier.decision_function([features])[0]
+    del classifier.index_.search
+    return scores, counts
+
+
+def many_features(center, seed):
+    """1,200 descriptors around one value: as clear as an answer can be."""
+    rng = np.random.default_rng(seed)
+    descriptors = np.clip(rng.normal(center, 20, (1200, 4)), 0, 255).astype(np.uint8)
+    return ImageFeatures(descriptors, rng.random((1200, 2)), np.full(1200, 16), (300, 200))
+
+
+def two_clouds(apart, **settings):
+    training = [many_features(100, 0), many_features(100 + apart, 1)]
+    return LocalNBNN(location_weight=0.0, n_jobs=1, **settings).fit(training, ["low", "high"])
+
+
+def test_clear_answers_stop_early():
+    classifier = two_clouds(apart=60)
+    scores, counts = asked_for(classifier, many_features(100, 2))
+    assert counts == [300], "1,200 descriptors in 4 rounds, and one is enough"
+    assert classifier.classes_[np.argmax(scores)] == "low"
+    everything = -classifier.totals([many_features(100, 2)])[0]
+    assert scores == pytest.approx(everything, rel=0.2), "an estimate of the full sums, not a part of them"
+
+
+def test_close_answers_ask_for_everything():
+    classifier = two_clouds(apart=0)
+    features = many_features(100, 3)
+    scores, counts = asked_for(classifier, features)
+    assert sum(counts) == 1200
+    assert np.allclose(scores, -classifier.totals([features])[0], rtol=1e-12)
+
+
+def test_no_confidence_asks_for_everything_at_once():
+    assert asked_for(two_clouds(apart=60, stop_confidence=None), many_features(100, 2))[1] == [1200]
+
+
+def test_rounds_are_even_samples_of_the_descriptors():
+    classifier = two_clouds(apart=0)
+    features, seen = many_features(100, 3), []
+    search = classifier.index_.search
+    classifier.index_.search = lambda vectors, *a, **k: seen.append(vectors) or search(vectors, *a, **k)
+    classifier.decision_function([features])
+    for vectors, first in zip(seen, (0, 2, 1, 3), strict=True):
+        assert np.array_equal(vectors, features.descriptors[first::4])
+
+
+@pytest.mark.parametrize("confidence", [0.5, 1.0, -1, 95, "often"])
+def test_bad_stop_confidence(confidence):
+    with pytest.raises(InvalidInputError, match="stop_confidence must be above"):
+        two_clouds(apart=60, stop_confidence=confidence)

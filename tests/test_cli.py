@@ -149,6 +149,12 @@ def test_the_number_of_threads_changes_no_byte(photos, tmp_path, run):
     assert len(set(answers)) == 1
 
 
+def test_none_is_a_value_of_a_method_setting(photos, tmp_path, run):
+    assert run("fit", photos, tmp_path / "m", *SMALL_OPTIONS, "-M", "stop_confidence=none").code == 0
+    (facts,) = json_lines(run("info", tmp_path / "m", "--format", "json").out)
+    assert facts["settings"]["stop_confidence"] is None
+
+
 # ---- evaluate, explain, info --------------------------------------------------------------------------------------
 
 

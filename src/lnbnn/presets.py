@@ -10,19 +10,20 @@ from lnbnn.errors import UnknownNameError
 __all__ = ["PRESETS", "preset_params"]
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # What the constructors say: five scales every 6 pixels, 2,000 query descriptors.
+    # What the constructors say: five scales every 6 pixels, up to 2,000 query descriptors, fewer once the lead is sure.
     "balanced": {},
-    # The features of the authors' program, every query descriptor, and a wide search.
+    # The features of the authors' program, and every query descriptor.
     "paper": {
         "descriptor_params": {"bin_sizes": [4, 6, 9], "step_px": 3},
-        "index_params": {"n_probes": 4},
         "query_budget": None,
+        "stop_confidence": None,
     },
-    # A coarser grid and fewer questions.
+    # A coarser grid, a narrower search and fewer questions.
     "fast": {
         "descriptor_params": {"bin_sizes": [6, 9, 14, 21], "step_px": 8},
-        "index_params": {"n_probes": 1},
-        "query_budget": 500,
+        "index_params": {"n_probes": 2, "rerank_factor": 3},
+        "query_budget": 1000,
+        "stop_confidence": 0.9,
     },
 }
 

@@ -6,6 +6,8 @@ Totals, answers, evidence pictures and tables are all read from the updates.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +15,16 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError
 
-__all__ = ["SCORES", "Updates", "first_of_each_class", "local_nbnn_updates", "log_odds_updates", "nbnn_updates"]
+__all__ = [
+    "SCORES",
+    "Updates",
+    "first_of_each_class",
+    "joined",
+    "lead_z",
+    "local_nbnn_updates",
+    "log_odds_updates",
+    "nbnn_updates",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +56,42 @@ class Updates:
     def of_class(self, label: int) -> NDArray[np.float64]:
         """What each descriptor says of one class, shape (n_descriptors,)."""
         return np.where(self.labels == label, self.values, 0.0).sum(axis=1)
+
+
+def joined(parts: Sequence[Updates]) -> Updates:
+    """The updates of several groups of descriptors as those of one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Updates(np.concatenate([part.values for part in parts]), np.concatenate([part.labels for part in parts]))
+
+
+def lead_z(updates: Updates, n_classes: int, n_descriptors: int) -> float:
+    """How sure it is that the class with the lowest total keeps its lead over the second, in standard deviations.
+
+    The updates are those of an even choice among ``n_descriptors`` descriptors. Each descriptor says
+    ``u = update of the second class - update of the first``; the sum over all of them is estimated by ``n_descriptors``
+    times the mean over the chosen n, with the standard error of drawing without replacement,
+    ``n_descriptors * sd(u) / sqrt(n) * sqrt(1 - n / n_descriptors)``.
+
+    Returns
+    -------
+    float
+        Estimate over standard error; inf when nothing is left to be drawn, or when there is no second class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> seen = Updates(np.array([[-3.0], [-1.0], [-1.0], [-3.0]]), np.array([[0], [0], [1], [0]]))
+    >>> round(lead_z(seen, n_classes=2, n_descriptors=8), 3)  # u = 3, 1, -1, 3: mean 1.5, sd 1.915
+    2.216
+    """
+    n_seen = len(updates.values)
+    if n_classes < 2 or n_seen >= n_descriptors:
+        return math.inf
+    first, second = np.argsort(updates.totals(n_classes), kind="stable")[:2].tolist()
+    says = updates.of_class(second) - updates.of_class(first)
+    error = float(np.std(says, ddof=1)) * math.sqrt((1 - n_seen / n_descriptors) / n_seen) if n_seen > 1 else math.inf
+    return float(says.mean()) / error if error > 0 else math.inf
 
 
 def local_nbnn_updates(

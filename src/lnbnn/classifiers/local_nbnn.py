@@ -40,6 +40,10 @@ class LocalNBNN(NeighborClassifier):
     query_budget : int, float or None, default=2000
         Use at most this many (int) or this share (float) of a query image's descriptors, chosen by ``random_state``;
         None uses all.
+    stop_confidence : float or None, default=0.95
+        Answers ask for a part of the query descriptors at a time and stop when the leading class would keep its lead
+        over the second with this probability if all were asked for; the scores are then estimates of the full sums.
+        None asks for all of them. ``updates`` and ``totals`` always do.
     match_score : {"difference", "ratio", "log-ratio", "count"}, default="difference"
         What a class gains from a match: the paper's dist_C - dist_B, or another measure.
     background_rank : int, optional
@@ -89,6 +93,7 @@ class LocalNBNN(NeighborClassifier):
         index: str = "faiss",
         index_params: dict[str, Any] | None = None,
         query_budget: int | float | None = 2000,
+        stop_confidence: float | None = 0.95,
         match_score: str = "difference",
         background_rank: int | None = None,
         background_other_class: bool = False,
@@ -103,6 +108,7 @@ class LocalNBNN(NeighborClassifier):
         self.index = index
         self.index_params = index_params
         self.query_budget = query_budget
+        self.stop_confidence = stop_confidence
         self.match_score = match_score
         self.background_rank = background_rank
         self.background_other_class = background_other_class

@@ -253,3 +253,4 @@ class LocalNBNNKernel(ResponseSVM, LocalNBNN):
             n_jobs=n_jobs,
             random_state=random_state,
         )
+        del self.stop_confidence  # responses are sums over all query descriptors: none is stopped early

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,13 @@ from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_
 from lnbnn.features import ImageFeatures
 from lnbnn.indexes import make_index
 from lnbnn.location import append_location, check_location_weight
-from lnbnn.scoring import Updates
+from lnbnn.scoring import Updates, joined, lead_z
 
 __all__ = ["NeighborClassifier", "ids_of_image", "image_of_id"]
 
 _DESCRIPTOR_BITS = 20  # of a descriptor's id; the bits above are the number of its image
 _MAX_DESCRIPTORS = 1 << _DESCRIPTOR_BITS
+_ASKED_AT_ONCE = 250  # query descriptors searched for before the lead is looked at
 
 
 def ids_of_image(number: int, n_descriptors: int) -> range:
@@ -52,6 +54,7 @@ class NeighborClassifier(ImageClassifier):
     index: str
     index_params: dict[str, Any] | None
     query_budget: int | float | None
+    stop_confidence: float | None = None
 
     def totals(self, X: Sequence[ImageLike], *, progress: Progress = no_progress) -> NDArray[np.float64]:
         """The paper's totals, shape (n_images, n_classes): what the updates sum to, lower is better."""
@@ -125,12 +128,31 @@ class NeighborClassifier(ImageClassifier):
                     f"(float, above 0 up to 1.0); got {budget!r}."
                 )
 
+        confidence = self.stop_confidence
+        if confidence is not None and not (isinstance(confidence, float) and 0.5 < confidence < 1.0):
+            raise InvalidInputError(
+                f"stop_confidence must be above 0.5 and below 1, or None to ask for all; got {confidence!r}."
+            )
+
     def _add_image(self, features: ImageFeatures, number: int, label: Any) -> None:
         vectors = self._vectors(features)
         self._add_reference(vectors, np.array(ids_of_image(number, len(vectors)), np.int64), label)
 
     def _scores(self, features: ImageFeatures) -> NDArray[np.float64]:
-        return 0.0 - self.updates(features).totals(len(self.classes_))
+        """The totals with their sign turned; estimated from a part of the descriptors once the lead is sure."""
+        n_classes = len(self.classes_)
+        if self.stop_confidence is None:
+            return 0.0 - self.updates(features).totals(n_classes)
+        vectors = self._vectors(self.query_features(features))
+        n_rounds = max(1, len(vectors) // _ASKED_AT_ONCE)
+        enough = NormalDist().inv_cdf(self.stop_confidence)
+        parts: list[Updates] = []
+        for first in _spread(n_rounds):  # each round is an even sample over scales and places
+            parts.append(self._updates_of(vectors[first::n_rounds], None))
+            seen = joined(parts)
+            if lead_z(seen, n_classes, len(vectors)) > enough:
+                break
+        return seen.totals(n_classes) * (-len(vectors) / len(seen.values)) + 0.0
 
     def _held_out_scores(self, progress: Progress) -> NDArray[np.float64] | None:
         """Leave-one-out scores, where the scores are the totals."""
@@ -153,3 +175,9 @@ class NeighborClassifier(ImageClassifier):
         if n_used == n:
             return None
         return np.sort(np.random.default_rng(self.random_state).choice(n, n_used, replace=False))
+
+
+def _spread(n: int) -> list[int]:
+    """0 .. n-1 in an order whose every beginning lies evenly: halves first, then quarters (bits read backwards)."""
+    n_bits = max(1, (n - 1).bit_length())
+    return [place for place in (int(f"{i:0{n_bits}b}"[::-1], 2) for i in range(1 << n_bits)) if place < n]

@@ -82,8 +82,9 @@ def fit(
         "index": index,
         "n_jobs": jobs,
     }
-    given |= parse_params(method_param, "--method-param")
-    params = preset_params(preset) | {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name, value in given.items() if value is not None}
+    given |= parse_params(method_param, "--method-param")  # here none is a value: -M stop_confidence=none
+    params = preset_params(preset) | given
     if query_budget == "all":
         params["query_budget"] = None
     params["random_state"] = seed
@@ -94,7 +95,7 @@ def fit(
         changed = parse_params(items, option)
         if changed or name in params:
             params[name] = params.get(name, {}) | changed
-    chosen = {name for name, value in given.items() if value is not None}
+    chosen = set(given)
     if query_budget is not None:
         chosen.add("query_budget")
     chosen |= {

@@ -22,7 +22,7 @@ _FORMS = ("auto", "flat", "ivf-8bit", "ivf-4bit")
 _FLAT_UP_TO = 20_000
 _MIN_FOR_CODES = 16  # fewer vectors cannot train 4-bit codes
 _8BIT_UP_TO = 100_000
-_PROBES = {"ivf-8bit": 8, "ivf-4bit": 2}
+_PROBES = {"ivf-8bit": 8, "ivf-4bit": 4}
 _ROWS_A_BLOCK = 200_000
 _TRAIN_ROWS_A_LIST = 100
 _ROWS_A_LIST = 2048
@@ -47,8 +47,8 @@ class FaissIndex(Index):
         Number of inverted lists; by default the power of two nearest to one for 2,048 vectors, or to 0.7 times the
         square root of the number of vectors if that is more.
     n_probes : int, optional
-        Lists visited for each query: the accuracy knob. By default 2 (4-bit) or 8 (8-bit).
-    rerank_factor : int, default=3
+        Lists visited for each query: the accuracy knob. By default 4 (4-bit) or 8 (8-bit).
+    rerank_factor : int, default=4
         4-bit form only: candidates compared again for each neighbour asked for (and never fewer than 16 in all).
     seed : int, default=0
         Of the sample that the lists and codes are trained on.
@@ -67,7 +67,7 @@ class FaissIndex(Index):
         form: str = "auto",
         n_lists: int | None = None,
         n_probes: int | None = None,
-        rerank_factor: int = 3,
+        rerank_factor: int = 4,
         seed: int = 0,
     ) -> None:
         super().__init__()
