@@ -41,6 +41,7 @@ LAYERS = [
     "figures",
     "presets",
     "demo",
+    "experiments",
     "cli",
 ]
 ANYWHERE = {"version"}

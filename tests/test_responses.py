@@ -5,7 +5,7 @@ import pytest
 from synthetic import grating_set
 
 from lnbnn import load
-from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel, NBNNKernel, choose_c, one_vs_all_svms
+from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel, NBNNKernel, choose_c_and_blend, one_vs_all_svms
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.responses import RESPONSES, cell_totals, response_vectors
 from lnbnn.scoring import Updates
@@ -21,6 +21,7 @@ SETTINGS = {"index": "exact", "query_budget": None, "descriptor_params": SIFT_PA
         ("mean", [-1.5, 0.0, -2.0]),
         ("unit", [-0.6, 0.0, -0.8]),
         ("rank", [0.5, 1.0, 0.0]),
+        ("standard", [-(2 / 3) / (26 / 9) ** 0.5, (7 / 3) / (26 / 9) ** 0.5, -(5 / 3) / (26 / 9) ** 0.5]),
     ],
 )
 def test_responses_by_hand(kind, expected):
@@ -38,7 +39,7 @@ def test_empty_totals_give_finite_responses(kind):
 
 
 def test_unknown_response():
-    with pytest.raises(InvalidInputError, match="response must be one of raw, mean, unit, rank, log-odds; got 'best'"):
+    with pytest.raises(InvalidInputError, match="response must be one of raw, mean, unit, standard, rank, log-odds; got 'best'"):
         response_vectors(np.zeros((1, 2)), np.array([1]), "best")
 
 
@@ -86,6 +87,7 @@ def test_svm_arrays_that_do_not_fit_are_refused(tmp_path):
         ({"levels": 0}, "levels must be a whole number from 1 to 4"),
         ({"levels": 2, "location_weight": 0.0}, "levels above 1 need a location_weight above 0"),
         ({"C": 0.0}, "C must be above 0"),
+        ({"blend": -1.0}, "blend must be at least 0"),
     ],
 )
 def test_bad_settings(changes, message):
@@ -97,11 +99,37 @@ def test_c_is_chosen_where_it_matters():
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], 30)
     vectors = np.column_stack([labels * 2.0 - 1.0 + rng.normal(0, 0.3, 60), rng.normal(0, 1.0, 60)])
-    c = choose_c(vectors, labels, seed=0)
+    c, _ = choose_c_and_blend(vectors, np.zeros((60, 2)), labels, seed=0)
     coef, intercept = one_vs_all_svms(vectors, labels, 2, c)
     assert coef.shape == (2, 2)
     assert np.mean(np.argmax(vectors @ coef.T + intercept, axis=1) == labels) > 0.95
     assert np.array_equal(coef[0], -coef[1])
+
+
+def test_own_scores_weigh_most_where_the_machines_see_only_noise():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], 20)
+    noise, own = rng.normal(0, 1.0, (60, 5)), np.eye(3)[labels]
+    c, weight = choose_c_and_blend(noise, own, labels, seed=0)
+    assert weight > 0
+    coef, intercept = one_vs_all_svms(noise, labels, 3, c)
+    assert np.array_equal(np.argmax(noise @ coef.T + intercept + weight * own, axis=1), labels)
+    assert choose_c_and_blend(noise, own, labels, seed=0, c=0.5, blend=0.0) == (0.5, 0.0)
+
+
+def test_own_scores_weigh_nothing_where_they_mislead():
+    labels = np.repeat([0, 1, 2], 20)
+    _, weight = choose_c_and_blend(np.eye(3)[labels], -np.eye(3)[labels], labels, seed=0)
+    assert weight == 0.0
+
+
+def test_totals_and_scores_come_from_one_search():
+    images, labels = grating_set(n_classes=2, n_images=3)
+    classifier = LocalNBNNKernel(**SETTINGS).fit(images, labels)
+    totals, scores = classifier.totals_and_scores(images)
+    assert np.array_equal(totals, classifier.totals(images))
+    assert np.array_equal(scores, classifier.decision_function(images))
+    assert [part.shape for part in classifier.totals_and_scores([])] == [(0, 2), (0, 2)]
 
 
 def test_one_class_has_zero_scores():

@@ -19,7 +19,7 @@ from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.extraction import ImageLike, Progress, no_progress
 from lnbnn.store import FeatureStore
 
-__all__ = ["NO_ANSWER", "Evaluation", "evaluate", "write_confusion"]
+__all__ = ["NO_ANSWER", "Evaluation", "evaluate", "mean_per_class", "write_confusion"]
 
 NO_ANSWER = "(no answer)"
 
@@ -116,6 +116,11 @@ def evaluate(
     confusion = np.zeros((len(met), len(answers)), np.int64)
     np.add.at(confusion, ([rows[label] for label, _ in pairs], [column for _, column in pairs]), 1)
     return Evaluation(tuple(met), answers, confusion, seconds, tuple(skipped))
+
+
+def mean_per_class(answers: NDArray[np.generic], truth: NDArray[np.generic]) -> float:
+    """Mean over the classes in ``truth`` of the share of right answers, from 0 to 1."""
+    return float(np.mean([np.mean(answers[truth == label] == label) for label in np.unique(truth)]))
 
 
 def write_confusion(path: str | os.PathLike[str], evaluation: Evaluation) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -15,19 +16,29 @@ from lnbnn.atomic import atomic_path
 from lnbnn.evaluation import Evaluation
 from lnbnn.evidence import Evidence
 
-__all__ = ["confusion_figure", "evidence_figure", "save_figure"]
+__all__ = [
+    "computation_figure",
+    "confusion_figure",
+    "evidence_figure",
+    "k_figure",
+    "save_figure",
+    "scaling_figure",
+]
 
 _INK = "#222222"
 _FOR, _AGAINST = "#d7301f", "#2166ac"
 _MAX_TICKS = 60
 
 
-def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure in the format its file name ends in (.png, .pdf, .svg ...)."""
+def save_figure(figure: Figure, path: str | os.PathLike[str], *, source: str = "") -> None:
+    """Write a figure in the format its file name ends in (.png, .pdf, .svg ...).
+
+    ``source`` is kept in the file (PNG: the text field ``Source``): what the figure was drawn from.
+    """
     FigureCanvasAgg(figure)
     with warnings.catch_warnings(), atomic_path(path) as partial:
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a class name in letters the font lacks
-        figure.savefig(partial, dpi=130)
+        figure.savefig(partial, dpi=130, metadata={"Source": source} if source else None)
 
 
 def confusion_figure(evaluation: Evaluation) -> Figure:
@@ -73,6 +84,78 @@ def evidence_figure(gray: NDArray[np.uint8], evidence: Evidence, *, title: str =
     if title:
         figure.suptitle(title, fontsize=11, color=_INK)
     return figure
+
+
+_CURVES = {  # one look for a method and index in every figure: color, marker, words
+    ("local-nbnn", "faiss"): ("#d7301f", "o", "Local NBNN, default index"),
+    ("local-nbnn", "flann"): ("#fc8d59", "s", "Local NBNN, FLANN"),
+    ("nbnn", "faiss"): ("#2166ac", "^", "NBNN, default index"),
+    ("nbnn", "flann"): ("#67a9cf", "v", "NBNN, FLANN"),
+}
+
+
+def k_figure(results: dict[str, Any]) -> Figure:
+    """Accuracy against k: the mean over the splits and one standard deviation."""
+    figure, axes = _plot("k, neighbors retrieved from the merged index", "mean per-class accuracy, %")
+    ks = np.array([int(k) for k in results["accuracy"]])
+    values = [np.asarray(splits) for splits in results["accuracy"].values()]
+    means = np.array([splits.mean() for splits in values])
+    axes.plot(ks, means, "o-", color=_FOR, ms=4)
+    if len(values[0]) > 1:
+        spread = np.array([splits.std(ddof=1) for splits in values])
+        axes.fill_between(ks, means - spread, means + spread, color=_FOR, alpha=0.15, lw=0)
+    best = results["best_k"]
+    axes.axvline(best, color="#999999", lw=0.8, ls=":")
+    axes.annotate(f"best: k = {best}", (best, means.max()), (6, 6), textcoords="offset points", fontsize=9)
+    axes.margins(y=0.15)
+    axes.set_xscale("log")
+    _plain_ticks(axes, ks, 12)
+    return figure
+
+
+def computation_figure(results: dict[str, Any]) -> Figure:
+    """Accuracy against CPU time an image, a curve a method and index, a point a value of the knob."""
+    figure, axes = _plot("CPU milliseconds an image", "mean per-class accuracy, %")
+    for curve in results["curves"]:
+        color, marker, words = _CURVES[curve["method"], curve["index"]]
+        label = f"{words} ({curve['knob']})"
+        axes.plot(curve["cpu_ms"], curve["accuracy"], marker=marker, color=color, ms=5, label=label)
+        for value, x, y in zip(curve["values"], curve["cpu_ms"], curve["accuracy"], strict=True):
+            axes.annotate(str(value), (x, y), (4, -10), textcoords="offset points", fontsize=7, color=color)
+    axes.set_xscale("log")
+    axes.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def scaling_figure(results: dict[str, Any]) -> Figure:
+    """CPU time an image against the number of classes, with the exponent of each curve's growth."""
+    figure, axes = _plot("number of classes", "CPU milliseconds an image")
+    for curve in results["curves"]:
+        color, marker, words = _CURVES[curve["method"], curve["index"]]
+        label = f"{words}: grows as n^{curve['exponent']:.2f}"
+        axes.plot(curve["n_classes"], curve["cpu_ms"], marker=marker, color=color, ms=5, label=label)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    _plain_ticks(axes, np.array(results["curves"][0]["n_classes"]), 12)
+    axes.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def _plot(xlabel: str, ylabel: str) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(visible=True, color="#e5e5e5", lw=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _plain_ticks(axes: Any, values: NDArray[np.integer], n_most: int) -> None:
+    """Ticks at the values themselves, every other one when they are many."""
+    shown = values[:: -(-len(values) // n_most)]
+    axes.set_xticks(shown, [str(value) for value in shown], fontsize=8)
+    axes.set_xticks([], minor=True)
 
 
 def _draw_patches(axes, gray, evidence, n_patches):  # type: ignore[no-untyped-def]

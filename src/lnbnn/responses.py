@@ -24,9 +24,10 @@ def response_vectors(
         NBNN or Local NBNN totals, lower is better.
     n_descriptors : ndarray of shape (n_images,)
         Query descriptors that were summed over.
-    kind : {"raw", "mean", "unit", "rank", "log-odds"}
-        The totals; divided by the number of descriptors; scaled to unit length; their ranks from 0 to 1, best first; or
-        the log-odds of a softmax over the image's standardised totals.
+    kind : {"raw", "mean", "unit", "standard", "rank", "log-odds"}
+        The totals; divided by the number of descriptors; scaled to unit length; less their mean over the classes and
+        divided by their spread; their ranks from 0 to 1, best first; or the log-odds of a softmax over the image's
+        standardised totals.
 
     Returns
     -------
@@ -78,9 +79,13 @@ def _rank(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.flo
     return order / max(totals.shape[1] - 1, 1)
 
 
-def _log_odds(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
+def _standard(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
     spread = totals.std(axis=1, keepdims=True)
-    z = np.divide(totals.mean(axis=1, keepdims=True) - totals, spread, out=np.zeros_like(totals), where=spread > 0)
+    return np.divide(totals - totals.mean(axis=1, keepdims=True), spread, out=np.zeros_like(totals), where=spread > 0)
+
+
+def _log_odds(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
+    z = -_standard(totals, n)
     p = np.exp(z - z.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     p = np.clip(p, 1e-12, 1 - 1e-12)
@@ -91,6 +96,7 @@ RESPONSES: dict[str, Callable[[NDArray[np.float64], NDArray[np.integer]], NDArra
     "raw": _raw,
     "mean": _mean,
     "unit": _unit,
+    "standard": _standard,
     "rank": _rank,
     "log-odds": _log_odds,
 }

@@ -186,7 +186,9 @@ class ImageClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
 
     # ---- answering ----------------------------------------------------------------------------------------------
 
-    def decision_function(self, X: Sequence[ImageLike], *, progress: Progress = no_progress) -> NDArray[np.float64]:
+    def decision_function(
+        self, X: Sequence[ImageLike], *, store: FeatureStore | None = None, progress: Progress = no_progress
+    ) -> NDArray[np.float64]:
         """A score for each image and class, higher is better; zeros for an image without descriptors.
 
         Returns
@@ -195,7 +197,7 @@ class ImageClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         """
         images = list(X)
         result = np.zeros((len(images), len(self.fitted_classes())))
-        for row, found in enumerate(self._iter_scores(images)):
+        for row, found in enumerate(self._iter_scores(images, store)):
             if isinstance(found, ImageReadError):
                 raise found
             if found is not None:
@@ -334,8 +336,9 @@ class ImageClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         """The settings as plain values; the number of threads is left out, a descriptor object becomes its name."""
         params = plain(self.get_params(deep=False) | {"descriptor": None})
         del params["n_jobs"]
-        params["descriptor"] = self.descriptor_.name
-        params["descriptor_params"] = self.descriptor_.settings()
+        descriptor = self.descriptor_ if hasattr(self, "descriptor_") else self._make_descriptor()
+        params["descriptor"] = descriptor.name
+        params["descriptor_params"] = descriptor.settings()
         return params
 
     # ---- checks -------------------------------------------------------------------------------------------------

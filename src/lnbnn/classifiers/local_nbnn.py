@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lnbnn.classifiers.neighbors import NeighborClassifier, ids_of_image, image_of_id
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
-from lnbnn.extraction import Progress
+from lnbnn.extraction import ImageLike, Progress
 from lnbnn.indexes import INDEXES, make_index
 from lnbnn.registry import resolve
 from lnbnn.scoring import SCORES, Updates, local_nbnn_updates
@@ -116,12 +116,26 @@ class LocalNBNN(NeighborClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    def neighbors(self, image: ImageLike) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The k + 1 nearest neighbours of each query descriptor of an image, nearest first.
+
+        Returns
+        -------
+        distances, labels : ndarrays of shape (n_descriptors, k + 1)
+            Squared distances, and classes as their places in ``classes_``; inf and -1 where fewer were found.
+        """
+        return self._search(self._vectors(self.query_features(image)), None)
+
+    def _search(
+        self, vectors: NDArray[np.generic], leave_out: range | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        distances, ids = self.index_.search(vectors, self._n_searched(), leave_out=leave_out)
+        return distances, self._image_labels[image_of_id(ids)]
+
     def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
         """dist_C - dist_B of each query descriptor for the classes among its k nearest neighbours."""
-        distances, ids = self.index_.search(vectors, self._n_searched(), leave_out=leave_out)
         return local_nbnn_updates(
-            distances,
-            self._image_labels[image_of_id(ids)],
+            *self._search(vectors, leave_out),
             int(self.n_neighbors),
             score=self.match_score,
             background_rank=self.background_rank,

@@ -77,6 +77,10 @@ class LogOddsNBNN(NBNN):
         n_increments, n_descriptors = np.sum(sizes, axis=0)
         return float(n_increments / n_descriptors) if n_descriptors else 0.0
 
+    def increments(self, distances: NDArray[np.floating], *, positive_only: bool) -> Updates:
+        """The updates from squared distances to the classes (see :meth:`class_distances`), all or the positive ones."""
+        unit = UNIT_LENGTH**2 if self.indexes_[0].dtype == np.uint8 else 1.0
+        return log_odds_updates(distances / unit, positive_only=positive_only)
+
     def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
-        unit = UNIT_LENGTH**2 if vectors.dtype == np.uint8 else 1.0
-        return log_odds_updates(self._class_distances(vectors, leave_out) / unit, positive_only=self.positive_only)
+        return self.increments(self._class_distances(vectors, leave_out), positive_only=self.positive_only)

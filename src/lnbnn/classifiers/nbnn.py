@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lnbnn.classifiers.neighbors import NeighborClassifier, ids_of_image
 from lnbnn.descriptors import Descriptor
-from lnbnn.extraction import Progress
+from lnbnn.extraction import ImageLike, Progress
 from lnbnn.indexes import INDEXES, Index, make_index
 from lnbnn.registry import resolve
 from lnbnn.scoring import Updates, nbnn_updates
@@ -66,6 +66,15 @@ class NBNN(NeighborClassifier):
         self.query_budget = query_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    def class_distances(self, image: ImageLike) -> NDArray[np.float32]:
+        """Squared distance of each query descriptor of an image to its nearest neighbour in every class.
+
+        Returns
+        -------
+        ndarray of shape (n_descriptors, n_classes); inf where a class's index found none
+        """
+        return self._class_distances(self._vectors(self.query_features(image)), None)
 
     def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
         """Squared distance of each query descriptor to its nearest neighbour in every class."""

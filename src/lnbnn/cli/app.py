@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lnbnn.cli import commands_data, commands_fit, commands_model
+from lnbnn.cli import commands_data, commands_fit, commands_model, commands_reproduce
 from lnbnn.cli.console import note, set_up_log
 from lnbnn.errors import LnbnnError, UnknownNameError
 from lnbnn.version import __version__
@@ -65,6 +65,7 @@ for command in (
     commands_data.extract,
     commands_data.split,
     commands_data.demo,
+    commands_reproduce.reproduce,
 ):
     app.command()(command)
 

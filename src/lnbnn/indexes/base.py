@@ -135,6 +135,11 @@ class Index(Configurable, ABC):
     def __len__(self) -> int:
         return 0 if self._table is None else len(self._table)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the indexed vectors: uint8 or float32."""
+        return self._require_table().dtype
+
     def describe(self) -> str:
         """One line that says how the search is done."""
         self.build()

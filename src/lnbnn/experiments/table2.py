@@ -1,0 +1,130 @@
+"""Table 2: every method of the comparison on one feature set, 15 and 30 training images a class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.experiments.base import Arrays, Experiment, Part, markdown_table, mean_sd
+from lnbnn.experiments.parts import accuracy, kernel_part, per_class, scores_part
+
+__all__ = ["EXPERIMENT"]
+
+_NBNN_INDEX = {"form": "ivf-4bit", "n_lists": 128, "n_probes": 2}
+
+SETTINGS: dict[str, Any] = {
+    "n_train": [15, 30],
+    "n_test": 15,
+    "seeds": [0, 1, 2, 3, 4],
+    "seeds_nbnn": [0, 1, 2],
+    "params": {
+        "local-nbnn-kernel": {"query_budget": 1000},
+        "spm-hard": {},
+        "spm-soft": {},
+        "nbnn-kernel": {"query_budget": 500, "index_params": _NBNN_INDEX},
+    },
+}
+
+QUICK: dict[str, Any] = {
+    "n_train": [4, 8],
+    "n_test": 4,
+    "seeds": [0, 1],
+    "seeds_nbnn": [0],
+    "params": {
+        "local-nbnn-kernel": {"query_budget": 200},
+        "spm-hard": {"n_words": 128},
+        "spm-soft": {"n_words": 128},
+        "nbnn-kernel": {"query_budget": 100},
+    },
+}
+
+PAPER = {  # mean and standard deviation, as printed
+    "15": {
+        "nbnn": "63.2 ± 0.9",
+        "local-nbnn": "66.1 ± 1.1",
+        "spm-hard": "62.5 ± 0.9",
+        "spm-soft": "68.6 ± 0.7",
+        "nbnn-kernel": "61.3 ± 0.2 (cited)",
+        "local-nbnn-kernel": "suggested only",
+    },
+    "30": {
+        "nbnn": "70.3 ± 0.6",
+        "local-nbnn": "71.9 ± 0.6",
+        "spm-hard": "66.3 ± 2.6",
+        "spm-soft": "76.0 ± 0.9",
+        "nbnn-kernel": "69.6 ± 0.9 (cited)",
+        "local-nbnn-kernel": "suggested only",
+    },
+}
+
+
+def plan(settings: dict[str, Any]) -> list[Part]:
+    """Split by split, so that a run that is stopped has whole splits; the slow methods come last."""
+    parts = []
+    for methods, seeds in (
+        (("local-nbnn-kernel", "spm-hard", "spm-soft"), settings["seeds"]),
+        (("nbnn-kernel",), settings["seeds_nbnn"]),
+    ):
+        for seed in seeds:
+            for n_train in settings["n_train"]:
+                split = {"n_train": n_train, "n_test": settings["n_test"], "seed": seed}
+                for method in methods:
+                    make = kernel_part if method.endswith("kernel") else scores_part
+                    parts.append(make(method, split, settings["params"][method]))
+    return parts
+
+
+def summarize(settings: dict[str, Any], outcomes: list[tuple[Part, Arrays]]) -> dict[str, Any]:
+    """By number of training images and method: the accuracy of each split, their mean, and the classes'."""
+    columns: dict[str, dict[str, Any]] = {}
+    for part, arrays in outcomes:
+        rows = columns.setdefault(str(part.settings["n_train"]), {})
+        _add(rows, part.kind, part.settings["seed"], arrays["scores"], arrays)
+        if part.kind.endswith("kernel"):
+            _add(rows, part.kind.removesuffix("-kernel"), part.settings["seed"], -arrays["totals"], arrays)
+    for rows in columns.values():
+        for row in rows.values():
+            row["mean"] = round(float(np.mean(row["accuracy"])), 2)
+            row["sd"] = round(float(np.std(row["accuracy"], ddof=1)), 2) if len(row["accuracy"]) > 1 else None
+            row["per_class"] = np.round(np.mean(row["per_class"], axis=0), 3).tolist()
+    return {"columns": columns}
+
+
+def _add(rows: dict[str, Any], method: str, seed: int, scores: NDArray[Any], arrays: Arrays) -> None:
+    row = rows.setdefault(method, {"seeds": [], "accuracy": [], "per_class": [], "seconds": []})
+    row["seeds"].append(seed)
+    row["accuracy"].append(accuracy(scores, arrays["truth"]))
+    row["per_class"].append(per_class(scores, arrays["truth"]))
+    row["seconds"].append(round(float(arrays["seconds"]), 1))
+
+
+def tabulate(results: dict[str, Any]) -> str:
+    """One row a method; ours, the number of splits, and the paper's, for each number of training images."""
+    columns = results["columns"]
+    header = ["method"]
+    for n_train in columns:
+        header += [f"ours, {n_train} images", "splits", "the paper's"]
+    methods = [method for method in PAPER["15"] if any(method in rows for rows in columns.values())]
+    table = []
+    for method in methods:
+        line = [f"`{method}`"]
+        for n_train, rows in columns.items():
+            row = rows.get(method)
+            paper = PAPER.get(n_train, {}).get(method, "")
+            line += [mean_sd(row["accuracy"]), str(len(row["accuracy"])), paper] if row else ["", "", paper]
+        table.append(line)
+    return markdown_table(header, table)
+
+
+EXPERIMENT = Experiment(
+    name="table2",
+    title="Every method on the same features, mean per-class accuracy in %",
+    settings=SETTINGS,
+    quick=QUICK,
+    paper=PAPER,
+    plan=plan,
+    summarize=summarize,
+    tabulate=tabulate,
+)
