@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format bench lock clean
+.PHONY: demo test check format bench quick lock clean
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lnbnn needs Python 3.11 or newer; set PYTHON=python3.11")'
@@ -29,6 +29,9 @@ format: $(VENV)/.ready ## rewrite the sources in the house format
 
 bench: $(VENV)/.ready ## speed against peers; writes records to results/
 	$(BIN)/python benchmarks/dense_sift.py
+
+quick: $(VENV)/.ready ## every experiment of the paper on a few classes
+	$(BIN)/lnbnn reproduce all --quick --runs runs/quick --output runs/quick/results
 
 lock: ## choose the newest allowed versions anew
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""Write the README's tables of results from the records in results/: `python benchmarks/write_tables.py`."""
+"""Write the tables of results in README and docs from the records in results/: `python benchmarks/write_tables.py`."""
 
 from __future__ import annotations
 
@@ -7,49 +7,45 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from lnbnn.experiments import get_experiment
 from lnbnn.records import RunRecord, read_record
 
 HERE = Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 PRESETS = ("balanced", "paper", "fast")
 PAPER = "66.1 ± 1.1"
-METHODS = (  # method, record, the paper's figure with 15 images
-    ("nbnn", "nbnn-family", "63.2 ± 0.9"),
-    ("nbnn-log-odds positive", "nbnn-family", ""),
-    ("nbnn-kernel", "nbnn-family", "61.3 ± 0.2 (Tuytelaars et al.)"),
-    ("local-nbnn", "", "66.1 ± 1.1"),
-    ("local-nbnn-kernel", "local-nbnn-kernel", "suggested, not tested"),
-    ("spm-hard", "spm-hard", "62.5 ± 0.9"),
-    ("spm-soft", "spm-soft", "68.6 ± 0.7"),
-)
+PAGES = ("README.md", "docs/reproduction.md")
 
 
 def main() -> None:
-    """Replace the blocks between the marks in the README."""
-    path = HERE / "README.md"
-    path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
+    """Replace the blocks between the marks in every page that has them."""
+    for page in PAGES:
+        path = HERE / page
+        path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def fill(readme: str) -> str:
-    """The README's text with its blocks drawn from the records."""
-    return BLOCK.sub(lambda found: found[1] + BLOCKS[found[2]]() + found[3], readme)
+def fill(page: str) -> str:
+    """The text of a page with its blocks drawn from the records; a block whose record is not there yet is empty."""
+    return BLOCK.sub(lambda found: found[1] + render(found[2]) + found[3], page)
+
+
+def render(name: str) -> str:
+    """The text of a block: one of BLOCKS, or the table of the experiment of that name."""
+    if name in BLOCKS:
+        return BLOCKS[name]()
+    path = HERE / "results" / f"{name}.json"
+    if not path.exists():
+        return ""
+    record = read_record(path)
+    seeds = ", ".join(map(str, record.seeds))
+    source = f"`{record.command}`, splits {seeds}: [record](../results/{name}.json)"
+    return f"{get_experiment(name).tabulate(record.results)}\n{source}\n"
 
 
 def render_methods() -> str:
-    """One row a method: ours beside the paper's."""
-    lines = ["| method | ours, % | the paper's, % | fit | evaluate |", "|---|---|---|---|---|"]
-    for method, name, paper in METHODS:
-        if method == "local-nbnn":
-            results = read_record(HERE / "results" / "caltech101-balanced-15.json").results["splits"][0]
-            accuracy = 100 * results["mean_per_class_accuracy"]
-        elif (path := HERE / "results" / f"method-{name}-15.json").exists():
-            results = read_record(path).results
-            accuracy = results["accuracy"][method]
-        else:
-            continue
-        times = f"{results['fit_s']:.0f} s | {results['evaluate_s']:.0f} s"
-        lines.append(f"| `{method}` | {accuracy:.1f} | {paper} | {times} |")
-    return "\n".join([*lines, ""])
+    """The methods side by side, as in docs/reproduction.md."""
+    path = HERE / "results" / "table2.json"
+    return get_experiment("table2").tabulate(read_record(path).results) if path.exists() else ""
 
 
 def render_presets() -> str:

@@ -39,7 +39,9 @@ def test_empty_totals_give_finite_responses(kind):
 
 
 def test_unknown_response():
-    with pytest.raises(InvalidInputError, match="response must be one of raw, mean, unit, standard, rank, log-odds; got 'best'"):
+    with pytest.raises(
+        InvalidInputError, match="response must be one of raw, mean, unit, standard, rank, log-odds; got 'best'"
+    ):
         response_vectors(np.zeros((1, 2)), np.array([1]), "best")
 
 

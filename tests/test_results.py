@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from lnbnn.errors import InvalidInputError
-from lnbnn.records import make_record, read_record, write_record
+from lnbnn.experiments import EXPERIMENTS, get_experiment
+from lnbnn.records import make_record, read_record, results_digest, write_record
 
 HERE = Path(__file__).resolve().parent.parent
 RECORDS = sorted((HERE / "results").glob("*.json"))
@@ -47,9 +49,27 @@ def test_accuracies_of_a_record_follow_from_its_splits():
         assert results["accuracy_mean"] == pytest.approx(sum(means) / len(means), abs=0.006)
 
 
-def test_readme_numbers_are_the_records():
-    readme = (HERE / "README.md").read_text(encoding="utf-8")
-    assert _write_tables().fill(readme) == readme, "run: python benchmarks/write_tables.py"
+@pytest.mark.parametrize("page", _write_tables().PAGES)
+def test_numbers_in_pages_are_the_records(page):
+    text = (HERE / page).read_text(encoding="utf-8")
+    assert _write_tables().fill(text) == text, "run: python benchmarks/write_tables.py"
+
+
+def test_a_changed_page_is_noticed():
+    tables = _write_tables()
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    row = next(line for line in text.splitlines() if line.startswith("| `balanced` |"))
+    assert tables.fill(text.replace(row, row.replace("±", "+"))) == text
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if (HERE / "results" / f"{name}.json").exists()])
+def test_pictures_of_experiments_are_drawn_from_the_records(name):
+    record = read_record(HERE / "results" / f"{name}.json")
+    experiment = get_experiment(name)
+    assert experiment.tabulate(record.results).startswith("| ")
+    if experiment.draw:
+        with Image.open(HERE / "results" / f"{name}.png") as picture:
+            assert picture.text["Source"] == results_digest(record), f"run: {record.command}"
 
 
 def test_write_then_read(tmp_path):

@@ -5,6 +5,7 @@ Tables, figures and the README's numbers are drawn from records only.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -19,7 +20,7 @@ from lnbnn.atomic import atomic_path
 from lnbnn.errors import InvalidInputError
 from lnbnn.version import __version__
 
-__all__ = ["RunRecord", "make_record", "read_record", "write_record"]
+__all__ = ["RunRecord", "make_record", "read_record", "results_digest", "write_record"]
 
 _PACKAGES = ("numpy", "faiss-cpu", "numba", "opencv-python-headless", "scikit-learn", "pillow")
 
@@ -70,6 +71,12 @@ def read_record(path: str | os.PathLike[str]) -> RunRecord:
         if not isinstance(getattr(record, name), kind):
             raise InvalidInputError(f"{path}: {name} must be a {kind.__name__}; got {getattr(record, name)!r}.")
     return record
+
+
+def results_digest(record: RunRecord) -> str:
+    """A short digest of a record's results: what a picture drawn from them carries."""
+    text = json.dumps(record.results, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _commit() -> str:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,6 +37,9 @@ def reproduce(
     splits: Annotated[
         int | None, typer.Option(min=1, help="Use only the first N seeded splits of the plan.", show_default=False)
     ] = None,
+    train: Annotated[
+        int | None, typer.Option(min=1, help="Of table2, only the column of this many images.", show_default=False)
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A few classes and images: does it run?")] = False,
     background: Annotated[
         bool, typer.Option("--background", help="Start it, print where its log is, and return.")
@@ -55,31 +58,47 @@ def reproduce(
         return
     images = _quick_images(dataset, data, runs) if quick else _all_images(dataset, data)
     for experiment in experiments:
-        _reproduce_one(experiment, dataset, images, output, runs, splits, quick)
+        settings = _settings(experiment, splits, train, quick)
+        command = _command(experiment.name, dataset, splits, train, quick)
+        _reproduce_one(experiment, settings, command, dataset + ("-quick" if quick else ""), images, output, runs)
+
+
+def _settings(experiment: Experiment, splits: int | None, train: int | None, quick: bool) -> dict[str, Any]:
+    settings = experiment.settings | (experiment.quick if quick else {})
+    for key in [key for key in settings if key.startswith("seeds")]:
+        settings[key] = settings[key][:splits]
+    if train is not None and isinstance(settings["n_train"], list):
+        if train not in settings["n_train"]:
+            columns = " or ".join(map(str, settings["n_train"]))
+            raise typer.BadParameter(f"{experiment.name} has columns of {columns} images; got {train}")
+        settings["n_train"] = [train]
+    return settings
+
+
+def _command(name: str, dataset: str, splits: int | None, train: int | None, quick: bool) -> str:
+    options = {"--dataset": dataset if dataset != "caltech101" else None, "--splits": splits, "--train": train}
+    words = [f"{option} {value}" for option, value in options.items() if value is not None]
+    return " ".join(["lnbnn reproduce", name, *words, *(["--quick"] if quick else [])])
 
 
 def _reproduce_one(
     experiment: Experiment,
+    settings: dict[str, Any],
+    command: str,
     dataset: str,
     images: LabelledImages,
     output: Path,
     runs: Path,
-    splits: int | None,
-    quick: bool,
 ) -> None:
     from lnbnn.experiments import Lab
-    from lnbnn.records import write_record
+    from lnbnn.records import results_digest, write_record
 
-    settings = experiment.settings | (experiment.quick if quick else {})
-    for key in [key for key in settings if key.startswith("seeds")]:
-        settings[key] = settings[key][:splits]
-    label = experiment.name + ("" if dataset == "caltech101" else f"-{dataset}") + ("-quick" if quick else "")
-    command = f"lnbnn reproduce {experiment.name}"
-    command += "" if dataset == "caltech101" else f" --dataset {dataset}"
-    command += (f" --splits {splits}" if splits else "") + (" --quick" if quick else "")
-    typer.echo(f"\n{experiment.name}: {experiment.title}" + (" (quick: the figures mean nothing)" if quick else ""))
+    suffix = dataset.removeprefix("caltech101").lstrip("-")  # the paper's first data set goes without saying
+    label = f"{experiment.name}-{suffix}" if suffix else experiment.name
+    warning = " (quick: the figures mean nothing)" if dataset.endswith("-quick") else ""
+    typer.echo(f"\n{experiment.name}: {experiment.title}{warning}")
     with ProgressBars() as progress:
-        lab = Lab(dataset + ("-quick" if quick else ""), images, runs, progress=progress)
+        lab = Lab(dataset, images, runs, progress=progress)
         record = lab.run(experiment, settings, command=command, name=label, on_part=_tell)
     write_record(output / f"{label}.json", record)
     typer.echo(experiment.tabulate(record.results).rstrip())
@@ -87,7 +106,8 @@ def _reproduce_one(
     if experiment.draw:
         from lnbnn import figures
 
-        figures.save_figure(getattr(figures, experiment.draw)(record.results), output / f"{label}.png", source=label)
+        picture = getattr(figures, experiment.draw)(record.results)
+        figures.save_figure(picture, output / f"{label}.png", source=results_digest(record))
         typer.echo(f"picture: {output / label}.png")
 
 

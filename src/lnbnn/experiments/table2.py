@@ -28,14 +28,14 @@ SETTINGS: dict[str, Any] = {
 }
 
 QUICK: dict[str, Any] = {
-    "n_train": [4, 8],
-    "n_test": 4,
-    "seeds": [0, 1],
+    "n_train": [3, 5],
+    "n_test": 3,
+    "seeds": [0],
     "seeds_nbnn": [0],
     "params": {
         "local-nbnn-kernel": {"query_budget": 200},
-        "spm-hard": {"n_words": 128},
-        "spm-soft": {"n_words": 128},
+        "spm-hard": {"n_words": 64, "n_samples": 4000},
+        "spm-soft": {"n_words": 64, "n_samples": 4000},
         "nbnn-kernel": {"query_budget": 100},
     },
 }

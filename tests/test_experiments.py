@@ -1,0 +1,247 @@
+"""The paper's experiments: results by hand, parts that are kept, and every experiment run on a few images."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from synthetic import grating_set
+from typer.testing import CliRunner
+
+from lnbnn.cli import app
+from lnbnn.datasets.folder import scan_folder
+from lnbnn.experiments import EXPERIMENTS, Experiment, Lab, Part, get_experiment
+from lnbnn.experiments.base import markdown_table, mean_sd
+from lnbnn.experiments.figure_k import summarize as summarize_k
+from lnbnn.experiments.figure_scaling import growth
+from lnbnn.experiments.parts import accuracy, full_params, kernel_part, per_class
+from lnbnn.experiments.table1 import summarize as summarize_table1
+from lnbnn.experiments.table1 import tabulate as tabulate_table1
+from lnbnn.experiments.table2 import SETTINGS as TABLE2
+from lnbnn.experiments.table2 import plan as plan_table2
+from lnbnn.experiments.table2 import summarize as summarize_table2
+from lnbnn.experiments.table2 import tabulate as tabulate_table2
+from lnbnn.records import read_record
+
+
+@pytest.fixture
+def lab(tmp_path):
+    for number, (image, label) in enumerate(zip(*grating_set(n_classes=3, n_images=6), strict=True)):
+        (tmp_path / "images" / label).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(tmp_path / "images" / label / f"{number}.png")
+    return Lab("gratings", scan_folder(tmp_path / "images"), tmp_path / "runs", n_jobs=1)
+
+
+def counted(calls, value=1.0, **settings):
+    """A part that notes each time it is computed."""
+
+    def compute(lab):
+        calls.append(settings)
+        return {"value": np.array(value)}
+
+    return Part("counted", settings, compute)
+
+
+def sum_of(parts):
+    return Experiment(
+        name="sum",
+        title="",
+        settings={},
+        quick={},
+        paper={},
+        plan=lambda settings: parts,
+        summarize=lambda settings, outcomes: {"sum": float(sum(arrays["value"] for _, arrays in outcomes))},
+        tabulate=lambda results: "",
+    )
+
+
+def test_a_part_is_computed_once(lab):
+    calls = []
+    assert lab.get(counted(calls, seed=1))["value"] == 1.0
+    assert lab.get(counted(calls, value=2.0, seed=1))["value"] == 1.0
+    assert lab.get(counted(calls, value=3.0, seed=2))["value"] == 3.0
+    assert calls == [{"seed": 1}, {"seed": 2}]
+
+
+def test_a_damaged_part_is_computed_again(lab):
+    calls = []
+    lab.get(counted(calls))
+    (path,) = (lab.runs / "parts").iterdir()
+    path.write_bytes(path.read_bytes()[:-20])
+    assert lab.get(counted(calls))["value"] == 1.0
+    assert len(calls) == 2
+
+
+def test_a_run_that_was_stopped_goes_on(lab):
+    calls = []
+
+    def fail(lab):
+        raise KeyboardInterrupt
+
+    first = counted(calls, seed=0, n_train=2, n_test=1)
+    with pytest.raises(KeyboardInterrupt):
+        lab.run(sum_of([first, Part("counted", {"seed": 1}, fail)]), {}, command="x")
+    told = []
+    second = counted(calls, value=2.0, seed=1, n_train=2, n_test=1)
+    record = lab.run(sum_of([first, second]), {"k": 1}, command="x", on_part=told.append)
+    assert record.results["sum"] == 3.0
+    assert [(status.number, status.total, status.kept) for status in told] == [(1, 2, True), (2, 2, False)]
+    assert told[-1].seconds_left == 0.0
+    assert len(calls) == 2
+    assert record.seeds == [0, 1]
+    assert record.settings == {"k": 1, "dataset": "gratings"}
+
+
+def test_splits_are_listed_and_disjoint(lab):
+    part = counted([], seed=3, n_train=2, n_test=2)
+    record = lab.run(sum_of([part]), {}, command="x")
+    assert list(record.results["splits"]) == ["gratings-2-2-seed3"]
+    lists = json.loads((lab.runs / "splits" / "gratings-2-2-seed3.json").read_text(encoding="utf-8"))
+    assert (len(lists["train"]), len(lists["test"])) == (6, 6)
+    assert not set(lists["train"]) & set(lists["test"])
+
+
+def test_a_changed_default_is_another_part():
+    params = full_params("local-nbnn", {"n_neighbors": 3})
+    assert params["n_neighbors"] == 3
+    assert params["location_weight"] == 1.6
+    assert params["descriptor_params"]["longest_side"] == 300
+
+
+def test_accuracy_by_hand():
+    # Class 0: one of two right; class 1: one of one. The mean over the classes is 75 %.
+    scores, truth = np.array([[2.0, 1.0], [0.0, 1.0], [0.0, 3.0]]), np.array([0, 0, 1])
+    assert accuracy(scores, truth) == 75.0
+    assert per_class(scores, truth).tolist() == [0.5, 1.0]
+
+
+def test_mean_sd_and_table():
+    assert mean_sd([66.0]) == "66.0"
+    assert mean_sd([65.0, 67.0]) == "66.0 ± 1.4"
+    assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+
+
+def test_table2_by_hand():
+    right, wrong = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])
+    truth, seconds = np.array([1, 0]), np.array(2.0)
+    split = {"n_train": 15, "n_test": 15}
+    outcomes = [
+        (
+            Part("local-nbnn-kernel", split | {"seed": seed}, None),
+            {"truth": truth, "totals": -right if seed else wrong, "scores": right, "seconds": seconds},
+        )
+        for seed in (0, 1)
+    ]
+    outcomes.append(
+        (Part("spm-hard", split | {"seed": 0}, None), {"truth": truth, "scores": wrong, "seconds": seconds})
+    )
+    results = summarize_table2({}, outcomes)
+    rows = results["columns"]["15"]
+    assert rows["local-nbnn-kernel"]["accuracy"] == [100.0, 100.0]
+    assert rows["local-nbnn"]["accuracy"] == [100.0, 100.0]
+    assert (rows["spm-hard"]["mean"], rows["spm-hard"]["sd"]) == (0.0, None)
+    assert rows["local-nbnn"]["per_class"] == [1.0, 1.0]
+    table = tabulate_table2(results).splitlines()
+    assert table[2] == "| `local-nbnn` | 100.0 ± 0.0 | 2 | 66.1 ± 1.1 |"
+    assert table[3] == "| `spm-hard` | 0.0 | 1 | 62.5 ± 0.9 |"
+
+
+def test_table2_has_five_splits_and_both_columns():
+    parts = plan_table2(TABLE2)
+    local = [part.settings for part in parts if part.kind == "local-nbnn-kernel"]
+    assert sorted({(settings["n_train"], settings["seed"]) for settings in local}) == [
+        (n_train, seed) for n_train in (15, 30) for seed in range(5)
+    ]
+    slow = {part.settings["seed"] for part in parts if part.kind == "nbnn-kernel"}
+    assert slow == {0, 1, 2}
+
+
+def test_table1_by_hand():
+    truth = np.array([0, 1])
+    right, wrong = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
+    arrays = {"truth": truth, "nbnn": right, "all": right, "positive": wrong, "increments": np.array([2.0, 0.5])}
+    results = summarize_table1({}, [(None, arrays)])
+    assert results["accuracy"] == {"nbnn": [100.0], "all": [100.0], "positive": [50.0]}
+    assert results["positive_less_all"] == -50.0
+    assert results["all_increments_answer_as_nbnn"] == 1.0
+    assert tabulate_table1(results).splitlines()[3] == (
+        "| positive increments only | 0.5 | 55.0 | 50.0 | 55.6 ± 1.17 |"
+    )
+
+
+def test_best_k_by_hand():
+    totals = np.zeros((2, 2, 2))
+    totals[:, 0] = [[1.0, 0.0], [1.0, 0.0]]  # k = 1 says class 1 twice
+    totals[:, 1] = [[0.0, 1.0], [1.0, 0.0]]  # k = 7 is right
+    arrays = {"truth": np.array([0, 1]), "totals": totals}
+    assert summarize_k({"n_neighbors": [1, 7]}, [(None, arrays)]) == {
+        "accuracy": {"1": [50.0], "7": [100.0]},
+        "best_k": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("times", "exponent", "exact"),
+    [(lambda n: 3.0 * n, 1.0, "linear_error"), (lambda n: 2.0 + np.log(n), None, "log_error")],
+)
+def test_growth_by_hand(times, exponent, exact):
+    n = np.array([2.0, 4.0, 8.0, 16.0])
+    found = growth(n, times(n))
+    other = {"linear_error": "log_error", "log_error": "linear_error"}[exact]
+    assert found[exact] == 0.0
+    assert found[other] > 0.05
+    assert found["exponent"] < 0.5 if exponent is None else found["exponent"] == exponent
+
+
+def test_kernel_part_gives_the_input_and_the_kernel(lab):
+    params = {"index": "exact", "descriptor_params": {"bin_sizes": [4], "step_px": 7, "longest_side": 48}}
+    arrays = lab.get(kernel_part("local-nbnn-kernel", {"n_train": 4, "n_test": 2, "seed": 0}, params))
+    assert arrays["totals"].shape == arrays["scores"].shape == (6, 3)
+    assert accuracy(-arrays["totals"], arrays["truth"]) == 100.0
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_is_whole(name):
+    experiment = get_experiment(name)
+    assert experiment.name == name
+    assert set(experiment.quick) <= set(experiment.settings)
+    for settings in (experiment.settings, experiment.settings | experiment.quick):
+        json.dumps(settings)
+        parts = experiment.plan(settings)
+        assert len({json.dumps([part.kind, part.settings], sort_keys=True) for part in parts}) == len(parts)
+
+
+def test_command_writes_record_and_picture(tmp_path, monkeypatch):
+    pytest.importorskip("skimage")
+    monkeypatch.setenv("LNBNN_CALTECH101", str(tmp_path / "none"))
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["reproduce", "figure-k", "--quick", "--runs", "r", "--output", "o"])
+    assert result.exit_code == 0, result.output
+    assert "the built-in photographs stand in" in result.output
+    assert "| k | 1 | 3 | 10 | 30 | 100 |" in result.output
+    record = read_record(tmp_path / "o" / "figure-k-quick.json")
+    assert record.command == "lnbnn reproduce figure-k --quick"
+    assert (tmp_path / "o" / "figure-k-quick.png").stat().st_size > 5000
+
+
+def test_a_column_of_table2_is_asked_for_by_its_number(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["reproduce", "table2", "--quick", "--train", "7", "--runs", "r"])
+    assert result.exit_code == 2
+    assert "table2 has columns of 3 or 5 images; got 7" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["figure-z"], "Unknown experiment 'figure-z'; choose one of: figure-computation"),
+        (["table1", "--dataset", "caltech7"], "Unknown data set 'caltech7'"),
+        (["table1", "--data", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_names_and_places(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["reproduce", *arguments])
+    assert result.exit_code != 0
+    assert message in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
