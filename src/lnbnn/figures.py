@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from lnbnn.atomic import atomic_path
@@ -123,6 +124,7 @@ def computation_figure(results: dict[str, Any]) -> Figure:
         for value, x, y in zip(curve["values"], curve["cpu_ms"], curve["accuracy"], strict=True):
             axes.annotate(str(value), (x, y), (4, -10), textcoords="offset points", fontsize=7, color=color)
     axes.set_xscale("log")
+    _plain_log(axes.xaxis)
     axes.legend(fontsize=8, frameon=False)
     return figure
 
@@ -136,6 +138,7 @@ def scaling_figure(results: dict[str, Any]) -> Figure:
         axes.plot(curve["n_classes"], curve["cpu_ms"], marker=marker, color=color, ms=5, label=label)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    _plain_log(axes.yaxis)
     _plain_ticks(axes, np.array(results["curves"][0]["n_classes"]), 12)
     axes.legend(fontsize=8, frameon=False)
     return figure
@@ -149,6 +152,13 @@ def _plot(xlabel: str, ylabel: str) -> tuple[Figure, Any]:
     axes.grid(visible=True, color="#e5e5e5", lw=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def _plain_log(axis: Any) -> None:
+    """Plain numbers at 1, 2 and 5 times the powers of ten of a logarithmic axis."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _plain_ticks(axes: Any, values: NDArray[np.integer], n_most: int) -> None:
