@@ -13,7 +13,6 @@ import tempfile
 import zlib
 from pathlib import Path
 
-import faiss
 import numpy as np
 import pytest
 from conftest import Outcome
@@ -22,7 +21,7 @@ from PIL import Image
 
 import lnbnn
 from lnbnn.datasets import folder as folder_module
-from lnbnn.indexes import vector_table
+from lnbnn.indexes import faiss_lists, vector_table
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -324,7 +323,16 @@ def test_a_setting_that_makes_no_sense_is_a_usage_error(setting, photos, tmp_pat
 
 # ---- the model folder ---------------------------------------------------------------------------------------------
 
-MODEL_FILES = ["ids.npy", "index.faiss", "manifest.json", "vectors.npy"]
+MODEL_FILES = [
+    "branch_sizes.npy",
+    "branches.npy",
+    "centers.npy",
+    "ids.npy",
+    "list_sizes.npy",
+    "lists.npy",
+    "manifest.json",
+    "vectors.npy",
+]
 
 
 @pytest.fixture
@@ -399,14 +407,10 @@ def fill_the_disk(monkeypatch, step):
         Path(path).write_bytes(b"half")
         raise FULL
 
-    def half_index(_index, path):
-        Path(path).write_bytes(b"half")
-        raise RuntimeError("Error in faiss::FileIOWriter: write error: No space left on device")
-
     if step == "arrays":
         monkeypatch.setattr(vector_table, "save_array", half)
     elif step == "index":
-        monkeypatch.setattr(faiss, "write_index", half_index)
+        monkeypatch.setattr(faiss_lists, "save_stacked", half)
     elif step == "manifest":
         monkeypatch.setattr(Path, "write_text", half)
     else:

@@ -50,7 +50,7 @@ ANYWHERE = {"version"}
 DOORS = {
     "cv2": {"images", "descriptors", "datasets"},
     "PIL": {"images", "datasets"},
-    "faiss": {"indexes/faiss_index", "indexes/faiss_kmeans", "indexes/faiss_tree"},
+    "faiss": {"indexes/faiss_index", "indexes/faiss_kmeans", "indexes/faiss_lists", "indexes/faiss_tree"},
     "pyflann_ibeis": {"indexes/flann_index"},
     "matplotlib": {"figures"},
     "numba": {"descriptors", "indexes", "pyramid"},

@@ -11,15 +11,27 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import ModelFormatError
 
-__all__ = ["load_array", "save_array"]
+__all__ = ["load_array", "save_array", "save_stacked"]
 
 _MAP_FROM_BYTES = 1 << 20
+_ROWS_AT_ONCE = 1 << 16
 
 
 def save_array(path: Path, array: NDArray[np.generic]) -> None:
     """Write an array as a .npy file."""
     with open(path, "wb") as file:
         np.lib.format.write_array(file, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+
+
+def save_stacked(path: Path, parts: Sequence[NDArray[np.generic]]) -> None:
+    """Write arrays of one type, one after the other along their first dimension, as one .npy file."""
+    shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
+    header = {"descr": np.lib.format.dtype_to_descr(parts[0].dtype), "fortran_order": False, "shape": shape}
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for part in parts:
+            for start in range(0, len(part), _ROWS_AT_ONCE):
+                file.write(np.ascontiguousarray(part[start : start + _ROWS_AT_ONCE]).data)
 
 
 def load_array(path: Path, *, ndim: int, dtypes: Sequence[str]) -> NDArray[np.generic]:

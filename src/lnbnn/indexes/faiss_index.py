@@ -9,10 +9,11 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.errors import InvalidInputError
 from lnbnn.indexes.base import Index
 from lnbnn.indexes.faiss_kmeans import one_thread
-from lnbnn.indexes.faiss_tree import grow_tree, tree_quantizer
+from lnbnn.indexes.faiss_lists import are_mapped, load_lists, make_lists, own_lists, save_lists
+from lnbnn.indexes.faiss_tree import grow_tree
 from lnbnn.indexes.selection import rerank
 from lnbnn.settings import check_whole
 
@@ -26,11 +27,9 @@ _PROBES = {"ivf-8bit": 8, "ivf-4bit": 4}
 _ROWS_A_BLOCK = 200_000
 _TRAIN_ROWS_A_LIST = 100
 _ROWS_A_LIST = 2048
-_BRANCHES_TO_ADD = 4  # branches of the tree of lists looked into for each vector that is added
 _BRANCHES_TO_SEARCH = 8
 _TRAIN_ROWS_FOR_CODES = 100_000
 _MIN_CANDIDATES = 16
-_DIMS_A_CODE = 4  # dimensions behind each 4-bit code
 
 
 class FaissIndex(Index):
@@ -92,7 +91,7 @@ class FaissIndex(Index):
         table = self._require_table()
         n_rows = len(table.vectors)
         self._form = self._form_for(n_rows)
-        self._width = -(-table.n_dims // 8) * 8  # a multiple of 8 keeps FAISS on its vector instructions
+        self._width = _width(table.n_dims)
         if self._form == "flat":
             self._structure = faiss.IndexFlatL2(self._width)
         else:
@@ -111,20 +110,8 @@ class FaissIndex(Index):
         n_sampled = min(n_rows, max(_TRAIN_ROWS_A_LIST * n_lists, _TRAIN_ROWS_FOR_CODES))
         picked = np.sort(np.random.default_rng(self.seed).choice(n_rows, n_sampled, replace=False))
         sample = self._widen(table.vectors[picked])
-        is_8_bit = table.dtype == np.uint8
-        centres = tree_quantizer(grow_tree(sample, n_lists, seed=self.seed + 1, whole_numbers=is_8_bit))
-        centres.nprobe = _BRANCHES_TO_ADD
-        if self._form == "ivf-8bit":
-            code = faiss.ScalarQuantizer.QT_8bit_direct
-            structure = (
-                faiss.IndexIVFScalarQuantizer(centres, self._width, n_lists, code, faiss.METRIC_L2, False)
-                if is_8_bit
-                else faiss.IndexIVFFlat(centres, self._width, n_lists)
-            )
-        else:
-            structure = faiss.IndexIVFPQFastScan(centres, self._width, n_lists, self._width // _DIMS_A_CODE, 4)
-        centres.this.disown()
-        structure.own_fields = True
+        self._tree = grow_tree(sample, n_lists, seed=self.seed + 1, whole_numbers=table.dtype == np.uint8)
+        structure = make_lists(self._form, self._tree, table.dtype)
         structure.train(sample[:_TRAIN_ROWS_FOR_CODES])
         return structure
 
@@ -133,6 +120,8 @@ class FaissIndex(Index):
         if start > 0 and self._form_for(len(vectors)) != self._form:
             self._built = False  # it has outgrown its form: made anew on the next search
             return
+        if self._form != "flat" and are_mapped(self._structure):
+            self._structure = own_lists(self._structure, self._tree, vectors.dtype)
         for block in range(start, len(vectors), _ROWS_A_BLOCK):
             part = self._widen(vectors[block : block + _ROWS_A_BLOCK])
             if self._form == "flat":
@@ -176,6 +165,7 @@ class FaissIndex(Index):
                 parameters = faiss.SearchParametersIVF(nprobe=self._n_probes(), sel=selector, quantizer_params=in_tree)
             if self._form != "ivf-4bit":
                 distances, rows = self._structure.search(wide, n_neighbors, params=parameters)
+                rows[(rows < 0) | (rows >= len(self._require_table().vectors))] = -1  # in a damaged file, any number
                 return np.where(rows >= 0, distances, np.float32(np.inf)), rows
             n_candidates = max(n_neighbors * self.rerank_factor, _MIN_CANDIDATES)
             _, candidates = self._structure.search(wide, n_candidates, params=parameters)
@@ -227,30 +217,21 @@ class FaissIndex(Index):
 
     def _save_structure(self, folder: Path) -> None:
         if self._form != "flat":
-            try:
-                faiss.write_index(self._structure, str(folder / "index.faiss"))
-            except RuntimeError as error:  # FAISS gives no code for a full disk
-                raise OSError(f"index.faiss: {str(error).splitlines()[-1]}") from error
+            save_lists(folder, self._structure, self._tree)
 
     def _load_structure(self, folder: Path) -> None:
         table = self._require_table()
-        if not (folder / "index.faiss").exists():
+        if not (folder / "lists.npy").exists():
             super()._load_structure(folder)
             return
-        try:
-            structure = faiss.read_index(str(folder / "index.faiss"))
-        except RuntimeError as error:
-            raise ModelFormatError(f"{folder / 'index.faiss'}: damaged or cut short; fit the model again.") from error
-        forms = {
-            faiss.IndexIVFScalarQuantizer: "ivf-8bit",
-            faiss.IndexIVFFlat: "ivf-8bit",
-            faiss.IndexIVFPQFastScan: "ivf-4bit",
-        }
-        self._width = -(-table.n_dims // 8) * 8
-        if type(structure) not in forms or structure.d != self._width or structure.ntotal != len(table.vectors):
-            raise ModelFormatError(f"{folder}: index.faiss does not fit vectors.npy; fit the model again.")
-        self._structure, self._form = structure, forms[type(structure)]
+        self._width = _width(table.n_dims)
+        self._structure, self._tree = load_lists(folder, len(table.vectors), self._width, table.dtype)
+        self._form = "ivf-4bit" if isinstance(self._structure, faiss.IndexIVFPQFastScan) else "ivf-8bit"
         self._set_selector()
+
+
+def _width(n_dims: int) -> int:
+    return -(-n_dims // 8) * 8  # a multiple of 8 keeps FAISS on its vector instructions
 
 
 def default_n_lists(n_rows: int) -> int:

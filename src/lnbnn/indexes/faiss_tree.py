@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from lnbnn.indexes.faiss_kmeans import kmeans_centers, nearest_centers
 
-__all__ = ["CenterTree", "grow_tree", "tree_quantizer"]
+__all__ = ["BRANCHES_TO_ADD", "CenterTree", "grow_tree", "tree_quantizer"]
+
+BRANCHES_TO_ADD = 4
+"""Branches of the tree looked into for each vector that is added."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,4 +68,5 @@ def tree_quantizer(tree: CenterTree) -> faiss.IndexIVFFlat:
         rows = np.ascontiguousarray(tree.centers[end - size : end], np.float32)
         quantizer.invlists.add_entries(branch, size, faiss.swig_ptr(ids), faiss.swig_ptr(rows.view(np.uint8)))
     quantizer.ntotal = len(tree.centers)
+    quantizer.nprobe = BRANCHES_TO_ADD
     return quantizer

@@ -67,7 +67,10 @@ def _compile_squared_distance(one, other):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def rerank(queries, vectors, candidates, n_neighbors):  # type: ignore[no-untyped-def]
-    """Exact squared distances to candidate rows (-1: none), of which the nearest are kept; (inf, -1) where too few."""
+    """Exact squared distances to candidate rows, of which the nearest are kept; (inf, -1) where too few.
+
+    -1, or a row that is not there, is no candidate.
+    """
     n_queries, n_candidates = candidates.shape
     distances = np.empty((n_queries, n_neighbors), np.float32)
     rows = np.empty((n_queries, n_neighbors), np.int64)
@@ -75,7 +78,7 @@ def rerank(queries, vectors, candidates, n_neighbors):  # type: ignore[no-untype
         n_kept = 0
         for place in range(n_candidates):
             row = candidates[query, place]
-            if row < 0:
+            if row < 0 or row >= len(vectors):
                 continue
             distance = _squared_distance(queries[query], vectors[row])
             n_kept = _insert(distances[query], rows[query], n_kept, distance, row)
