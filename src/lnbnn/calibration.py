@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize
-from scipy.special import log_softmax
 
 from lnbnn.errors import InvalidInputError
 
@@ -35,7 +33,7 @@ def log_probabilities(scores: NDArray[np.floating], temperature: float) -> NDArr
     >>> np.exp(log_probabilities(np.array([[0.0, 2.0 * np.log(3.0)]]), temperature=2.0)).round(4)
     array([[0.25, 0.75]])
     """
-    return log_softmax(np.asarray(scores, dtype=np.float64) / temperature, axis=-1)
+    return _log_softmax(np.asarray(scores, dtype=np.float64) / temperature, axis=-1)
 
 
 def negative_log_likelihood(log_proba: NDArray[np.floating], labels: NDArray[np.integer]) -> float:
@@ -81,13 +79,15 @@ def fit_temperature(scores: NDArray[np.floating], labels: NDArray[np.integer]) -
     wanted = (_targets(labels, scores.shape[1]) * centred).sum()
 
     def slope(sharpness: float) -> float:
-        return float((np.exp(log_softmax(sharpness * centred, axis=1)) * centred).sum() - wanted)
+        return float((np.exp(_log_softmax(sharpness * centred, axis=1)) * centred).sum() - wanted)
 
     low, high = 1e-6, 1.0
     if slope(low) >= 0.0:
         return spread / low
     while slope(high) < 0.0 and high < _MAX_SHARPNESS:
         high *= 4.0
+    from scipy.optimize import brentq  # here and below: SciPy takes longer to load than an answer takes
+
     return spread / (float(brentq(slope, low, high, rtol=1e-10)) if slope(high) >= 0.0 else high)
 
 
@@ -101,7 +101,7 @@ def fuse(log_probas: Sequence[NDArray[np.floating]], weights: NDArray[np.float64
     >>> np.exp(fuse([first, second], np.array([1.0, 1.0]))).round(4)
     array([[0.8, 0.2]])
     """
-    return log_softmax(np.tensordot(weights, np.stack(log_probas), axes=1), axis=-1)
+    return _log_softmax(np.tensordot(weights, np.stack(log_probas), axes=1), axis=-1)
 
 
 def fit_fusion_weights(log_probas: Sequence[NDArray[np.floating]], labels: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -124,11 +124,13 @@ def fit_fusion_weights(log_probas: Sequence[NDArray[np.floating]], labels: NDArr
     targets = _targets(np.asarray(labels), stacked.shape[2])
 
     def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        fused = log_softmax(np.tensordot(weights, stacked, axes=1), axis=1)
+        fused = _log_softmax(np.tensordot(weights, stacked, axes=1), axis=1)
         gradient = np.tensordot(stacked, np.exp(fused) - targets, axes=([1, 2], [0, 1]))
         return float(-(targets * fused).sum() / len(targets)), gradient / len(targets)
 
     start = np.full(len(stacked), 1.0 / len(stacked))
+    from scipy.optimize import minimize
+
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(stacked))
     weights = np.asarray(found.x, dtype=np.float64)
     return weights if weights.any() else start
@@ -181,3 +183,10 @@ def _check(
             f"labels must be from 0 to {values.shape[1] - 1}; got {labels.min()} to {labels.max()}."
         )
     return values, labels
+
+
+def _log_softmax(values: NDArray[np.floating], axis: int) -> NDArray[np.float64]:
+    """The logarithm of the softmax along an axis, without overflow."""
+    shifted = np.asarray(values, dtype=np.float64)
+    shifted = shifted - shifted.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))

@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-from joblib import cpu_count
 from numpy.typing import NDArray
 
 from lnbnn.descriptors.base import Descriptor
@@ -74,7 +73,11 @@ def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item], n_job
     """Apply ``work`` to each item on ``n_jobs`` threads (None: all cores); yields in order, a few ahead at most."""
     if n_jobs is not None and (int(n_jobs) != n_jobs or n_jobs < 1):
         raise InvalidInputError(f"n_jobs must be a whole number, at least 1, or None for all cores; got {n_jobs}.")
-    n_threads = cpu_count() if n_jobs is None else int(n_jobs)
+    if n_jobs is None:
+        from joblib import cpu_count  # respects affinity and the limits of containers
+
+        n_jobs = cpu_count()
+    n_threads = int(n_jobs)
     return map(work, items) if n_threads == 1 else _map_on_threads(work, items, n_threads)
 
 

@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
+from lnbnn.classifiers.estimator import check_is_fitted
 from lnbnn.classifiers.probabilities import ProbabilityMixin
 from lnbnn.descriptors import Descriptor, make_descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
@@ -55,7 +54,7 @@ class Answer:
     unreadable: bool = False
 
 
-class ImageClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
+class ImageClassifier(ProbabilityMixin):
     """Base of all classifiers: images in, local descriptors between, scores out.
 
     A subclass stores its settings in a constructor of its own, as scikit-learn asks, and writes the methods under

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from lnbnn.calibration import fit_temperature, log_probabilities
+from lnbnn.classifiers.estimator import Estimator, check_is_fitted
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.extraction import ImageLike, Progress, name_of, no_progress
 from lnbnn.features import ImageFeatures
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ProbabilityMixin", "can_be_held_out", "cross_fitted_scores"]
 
 
-class ProbabilityMixin:
+class ProbabilityMixin(Estimator):
     """``calibrate`` and ``predict_proba`` over the scores of a classifier.
 
     The probability of class c is ``softmax(score / (scale * T))``: the scale belongs to the image and the temperature
@@ -155,6 +154,8 @@ def cross_fitted_scores(
     -------
     ndarray of shape (n_images, n_classes), in the order of ``classifier.images_``
     """
+    from sklearn.base import clone
+
     check_whole("n_folds", n_folds, 2, 1 << 30)
     skipped = {name for name, _ in classifier.skipped_}
     kept = [place for place, image in enumerate(X) if name_of(image, place) not in skipped]
