@@ -4,6 +4,12 @@ Each seed chooses classes and images; each choice is run twice, so that every cl
 Writes results/unequal.json. Each finished run is kept in runs/ at once, so that a run that was stopped goes on.
 
     python benchmarks/unequal.py --seeds 0 1
+
+The defaults of nbnn-affine are chosen on training images of classes that no seed above draws, and recorded in
+results/unequal-choice.json. The distances of every image to every other are kept in runs/, so that a further setting
+costs next to nothing.
+
+    python benchmarks/unequal.py --choose
 """
 
 from __future__ import annotations
@@ -13,23 +19,32 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
+from common import show
 
+from lnbnn.affine import apply_affine, fit_affine
+from lnbnn.atomic import atomic_path
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.datasets.caltech101 import load_caltech101
 from lnbnn.datasets.folder import LabelledImages
 from lnbnn.datasets.splits import split_images
+from lnbnn.descriptors import make_descriptor
 from lnbnn.evaluation import evaluate
+from lnbnn.extraction import iter_features
+from lnbnn.location import append_location
 from lnbnn.records import make_record, write_record
 from lnbnn.registry import resolve
 from lnbnn.store import FeatureStore
 
 HERE = Path(__file__).resolve().parent.parent
 N_CLASSES, N_SMALL, N_LARGE, N_TEST = 20, 5, 25, 15
+SEEDS = [0, 1]
 MODEL = {
     "descriptor_params": {"bin_sizes": [8, 16], "step_px": 10},
     "index_params": {"n_probes": 4},
@@ -41,6 +56,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "local-nbnn": ("local-nbnn", {}),
     "local-nbnn, normalize_classes": ("local-nbnn", {"normalize_classes": True}),
 }
+REGULARIZATIONS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3)
+CHOICE_SEED, N_DRAWS, N_HELD = 100, 2, 5
 MEASURES = ("accuracy", "accuracy_small", "accuracy_large", "answers_large")
 
 
@@ -48,9 +65,13 @@ def main() -> None:
     """Run the seeds asked for and write their record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--choose", action="store_true", help="choose the defaults of nbnn-affine instead")
     options = parser.parse_args()
     data = load_caltech101(options.data)
+    if options.choose:
+        choose(data)
+        return
     start = time.perf_counter()
     runs = []
     for seed in options.seeds:
@@ -83,9 +104,7 @@ def main() -> None:
 def run(data: LabelledImages, seed: int, swapped: bool) -> dict[str, Any]:
     """One choice of classes and images, one choice of which are small; percentages a method."""
     start = time.perf_counter()
-    counts = Counter(data.labels)
-    fit_for_both = sorted(label for label, n in counts.items() if n >= N_LARGE + N_TEST)
-    chosen = np.random.default_rng(seed).permutation(fit_for_both)[:N_CLASSES].tolist()
+    chosen = classes_of(data, seed)
     halves = [chosen[: N_CLASSES // 2], chosen[N_CLASSES // 2 :]]
     small, large = reversed(halves) if swapped else halves
     train_small, test_small = split_images(only(data, small), n_train=N_SMALL, n_test=N_TEST, seed=seed)
@@ -108,10 +127,163 @@ def run(data: LabelledImages, seed: int, swapped: bool) -> dict[str, Any]:
     return {**result, "seconds": round(time.perf_counter() - start, 1)}
 
 
+def large_enough(data: LabelledImages) -> list[str]:
+    """The classes with images enough to be large ones."""
+    return sorted(label for label, n in Counter(data.labels).items() if n >= N_LARGE + N_TEST)
+
+
+def classes_of(data: LabelledImages, seed: int) -> list[str]:
+    """The classes that a seed draws."""
+    return np.random.default_rng(seed).permutation(large_enough(data))[:N_CLASSES].tolist()
+
+
 def only(data: LabelledImages, labels: list[str]) -> LabelledImages:
     """The images of these classes."""
     kept = [place for place, label in enumerate(data.labels) if label in labels]
     return LabelledImages(tuple(data.paths[i] for i in kept), tuple(data.labels[i] for i in kept))
+
+
+# ---- the choice of the defaults --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Training images of classes that no test uses, and the distance of each query descriptor to each image."""
+
+    labels: np.ndarray
+    """The class of each image, from 0."""
+    ends: np.ndarray
+    """Where the query descriptors of each image end."""
+    nearest: np.ndarray
+    """Squared distance of each query descriptor to its nearest neighbour in each image."""
+
+    def to_classes(self, image: int, members: Iterable[np.ndarray]) -> list[float]:
+        """The mean distance of an image to classes, each given by its images; the image itself counts where it is."""
+        rows = self.nearest[self.ends[image - 1] if image else 0 : self.ends[image]]
+        return [float(rows[:, images].min(axis=1).mean()) for images in members]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An unequal training set, its distances under each way of leaving out, and images held out of it."""
+
+    is_small: np.ndarray
+    labels: np.ndarray
+    distances: dict[str, np.ndarray]
+    held_out: np.ndarray
+    truth: np.ndarray
+
+
+def choose(data: LabelledImages) -> None:
+    """Compare settings of nbnn-affine on held-out training images, and record the comparison."""
+    start = time.perf_counter()
+    trials = [trial for number in range(N_DRAWS) for trial in trials_of(read_draw(data, number))]
+    settings = [
+        {"left_out": left_out, "balanced": balanced, "regularization": value}
+        for left_out in LEFT_OUT
+        for balanced in (False, True)
+        for value in REGULARIZATIONS
+    ]
+    rows = [{**dict.fromkeys(settings[0]), **means([measure(t, t.held_out.argmin(axis=1)) for t in trials])}]
+    for setting in settings:
+        rows.append({**setting, **means([answer(trial, **setting) for trial in trials])})
+        print(rows[-1], file=sys.stderr, flush=True)
+    chosen = max(rows[1:], key=lambda row: (row["accuracy"], row["regularization"]))
+    sizes = {"n_classes": N_CLASSES, "n_train_small": N_SMALL, "n_train_large": N_LARGE - N_HELD, "n_held_out": N_HELD}
+    record = make_record(
+        "unequal-choice",
+        "python benchmarks/unequal.py --choose",
+        settings={**sizes, "n_draws": N_DRAWS, "model": MODEL},
+        seeds=[CHOICE_SEED],
+        results={"chosen": chosen, "settings": rows, "n_trials": len(trials)},
+        seconds=time.perf_counter() - start,
+    )
+    write_record(HERE / "results" / "unequal-choice.json", record)
+    print("chosen:", chosen)
+
+
+def read_draw(data: LabelledImages, number: int) -> Draw:
+    """The training images of the draw; distances from runs/, where they are, or by exact search."""
+    tested = {label for seed in SEEDS for label in classes_of(data, seed)}
+    others = sorted(set(large_enough(data)) - tested)
+    order = np.random.default_rng(CHOICE_SEED).permutation(others)
+    labels = sorted(order[N_CLASSES * number : N_CLASSES * (number + 1)].tolist())
+    train, _ = split_images(only(data, labels), n_train=N_LARGE, n_test=N_TEST, seed=CHOICE_SEED)
+    kept = HERE / "runs" / "unequal" / f"choice{number}.npz"
+    if not kept.exists():
+        descriptor = make_descriptor("dense-sift", MODEL["descriptor_params"])
+        found = iter_features(train.paths, descriptor, store=FeatureStore(kept.parent / "features"))
+        vectors = [append_location(features, 1.6).astype(np.float32) for features in found]
+        sizes = [min(len(v), MODEL["query_budget"]) for v in vectors]
+        rows = [np.random.default_rng(0).choice(len(v), n, replace=False) for v, n in zip(vectors, sizes, strict=True)]
+        queries = np.vstack([v[row] for v, row in zip(vectors, rows, strict=True)])
+        nearest = np.empty((len(queries), len(vectors)), dtype=np.float32)
+        for image, reference in enumerate(vectors):
+            nearest[:, image] = ((reference**2).sum(axis=1) - 2.0 * queries @ reference.T).min(axis=1)
+            show(f"draw {number}", image + 1, len(vectors))
+        nearest += (queries**2).sum(axis=1)[:, None]
+        with atomic_path(kept) as partial, open(partial, "wb") as file:
+            np.savez(file, nearest=nearest, ends=np.cumsum(sizes))
+    with np.load(kept, allow_pickle=False) as arrays:
+        places = np.unique(train.labels, return_inverse=True)[1]
+        return Draw(places, arrays["ends"], arrays["nearest"])
+
+
+def trials_of(draw: Draw) -> Iterator[Trial]:
+    """Five folds, each class once small and once large: N_HELD images of a class held out, the others to train on."""
+    rng = np.random.default_rng(CHOICE_SEED)
+    images = [rng.permutation(np.flatnonzero(draw.labels == label)) for label in range(N_CLASSES)]
+    half = np.isin(np.arange(N_CLASSES), rng.permutation(N_CLASSES)[: N_CLASSES // 2])
+    for fold in range(N_LARGE // N_HELD):
+        turned = [np.roll(members, -N_HELD * fold) for members in images]
+        held_out = np.concatenate([members[:N_HELD] for members in turned])
+        for is_small in (half, ~half):
+            train = [
+                members[N_HELD : N_HELD + N_SMALL] if small else members[N_HELD:]
+                for members, small in zip(turned, is_small, strict=True)
+            ]
+            yield Trial(
+                is_small,
+                np.repeat(np.arange(N_CLASSES), [len(members) for members in train]),
+                {name: np.array(list(left_out(draw, train))) for name, left_out in LEFT_OUT.items()},
+                np.array([draw.to_classes(image, train) for image in held_out]),
+                draw.labels[held_out],
+            )
+
+
+def leave_own_out(draw: Draw, train: list[np.ndarray]) -> Iterator[list[float]]:
+    """Each training image left out of its own class, all others whole."""
+    for image in np.concatenate(train):
+        yield draw.to_classes(image, [members[members != image] for members in train])
+
+
+def leave_one_of_each_out(draw: Draw, train: list[np.ndarray]) -> Iterator[list[float]]:
+    """Every class one image short: its own lacks the image itself, each other class one of its images in turn."""
+    for own in train:
+        for place, image in enumerate(own):
+            yield draw.to_classes(image, [np.delete(members, place % len(members)) for members in train])
+
+
+def answer(trial: Trial, left_out: str, balanced: bool, regularization: float) -> dict[str, float]:
+    """The measures of one setting on the held-out images of one trial."""
+    distances = trial.distances[left_out]
+    learnt = fit_affine(distances, trial.labels, regularization=regularization, balanced=balanced)
+    return measure(trial, apply_affine(trial.held_out, *learnt).argmin(axis=1))
+
+
+def measure(trial: Trial, answers: np.ndarray) -> dict[str, float]:
+    """Percentages: right answers of all, small and large classes, and answers that went to the large."""
+    right = [100.0 * np.mean(answers[trial.truth == label] == label) for label in range(N_CLASSES)]
+    parts = np.mean(right), np.mean(np.array(right)[trial.is_small]), np.mean(np.array(right)[~trial.is_small])
+    return dict(zip(MEASURES, [*map(float, parts), 100.0 * float(np.mean(~trial.is_small[answers]))], strict=True))
+
+
+def means(found: list[dict[str, float]]) -> dict[str, float]:
+    """The mean of each measure, to two decimals."""
+    return {name: round(mean(one[name] for one in found), 2) for name in MEASURES}
+
+
+LEFT_OUT = {"own": leave_own_out, "one of each class": leave_one_of_each_out}
 
 
 if __name__ == "__main__":

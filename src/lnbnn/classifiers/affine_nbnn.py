@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 from lnbnn.affine import cross_fit_affine, fit_affine
 from lnbnn.arrays import load_array, save_array
 from lnbnn.classifiers.nbnn import NBNN
+from lnbnn.classifiers.neighbors import ids_of_image, image_of_id
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.extraction import Progress
-from lnbnn.scoring import Updates
+from lnbnn.scoring import Updates, nbnn_updates
 
 __all__ = ["AffineNBNN"]
 
@@ -36,7 +38,7 @@ class AffineNBNN(NBNN):
     alpha_, beta_ : ndarray of shape (n_classes,)
         The correction of each class; 1 and 0 for a class of one image.
     reference_distances_ : ndarray of shape (n_images, n_classes)
-        The uncorrected mean distances of the labelled images, each left out of its class: what alpha and beta are
+        The uncorrected mean distances of the labelled images, every class one image short: what alpha and beta are
         learnt from.
     classes_, images_, indexes_, skipped_
         As of :class:`~lnbnn.classifiers.nbnn.NBNN`.
@@ -49,6 +51,11 @@ class AffineNBNN(NBNN):
 
     A class with more descriptors has nearer neighbours whatever the image, and plain NBNN leans to it. The correction
     takes that away. Fitting costs one search of every training image.
+
+    A training image must be left out of its own class. With all other classes whole, its class would look smaller than
+    it is to a new image, and the more so the fewer images it has: a correction learnt from that goes wrong. So every
+    class is one image short while an image is searched for: its own lacks the image itself, each other class one of
+    its images in turn. A class of one image stays whole for the images of others.
 
     References
     ----------
@@ -111,8 +118,33 @@ class AffineNBNN(NBNN):
         super()._end_fit(progress)
         n_classes = len(self.classes_)
         self.alpha_, self.beta_ = np.ones(n_classes), np.zeros(n_classes)  # until learnt, totals are plain distances
-        self.reference_distances_ = self.reference_totals(progress=progress)
+        self.reference_distances_ = self._one_short_distances(progress)
         self.alpha_, self.beta_ = fit_affine(self.reference_distances_, self._labels(), **self._learning())
+
+    def _one_short_distances(self, progress: Progress) -> NDArray[np.float64]:
+        """The mean distance of each labelled image to each class, every class one image short."""
+        members, place_of = self._members()
+
+        def distances(vectors: NDArray[np.generic], own: range) -> NDArray[np.float64]:
+            number = int(image_of_id(np.int64(own.start)))
+            found = []
+            for index, images in zip(self.indexes_, members, strict=True):
+                left_out = images[place_of[number] % len(images)]
+                is_kept = len(images) == 1 and left_out != number
+                ids = None if is_kept else ids_of_image(left_out, self.images_[left_out].n_descriptors)
+                found.append(index.search(vectors, 1, leave_out=ids)[0])
+            return nbnn_updates(np.hstack(found)).totals(len(members)) / len(vectors)
+
+        return self._leave_each_out(distances, progress)
+
+    def _members(self) -> tuple[list[list[int]], dict[int, int]]:
+        """The images of each class in an order of their content, not of their coming, and the place of each in it."""
+        members: list[list[int]] = [[] for _ in self.classes_]
+        for number, image in enumerate(self.images_):
+            members[image.label].append(number)
+        for images in members:
+            images.sort(key=lambda number: hashlib.sha256(self.reference_vectors(number).tobytes()).digest())
+        return members, {number: place for images in members for place, number in enumerate(images)}
 
     def _held_out_scores(self, progress: Progress) -> NDArray[np.float64]:
         """Each image corrected by an alpha and beta that were learnt without it."""
