@@ -53,13 +53,13 @@ def test_by_hand():
     assert apply_affine(distances, alpha, beta).argmin(axis=1).tolist() == [0, 0, 1, 1]
 
 
-def slow_objective(distances, labels, alpha, beta, regularization, balanced):
+def slow_objective(distances, labels, alpha, beta, regularization, balance):
     """The formula in the notes of ``fit_affine``, loop by loop."""
     n_images, n_classes = distances.shape
     gaps = [abs(distances[j, c] - distances[j, labels[j]]) for j in range(n_images) for c in range(n_classes)]
     margin = sum(gaps) / (n_images * (n_classes - 1))
     counts = {c: sum(labels == c) for c in range(n_classes)}
-    weights = [1.0 / counts[labels[j]] if balanced else 1.0 for j in range(n_images)]
+    weights = [1.0 / counts[labels[j]] ** balance for j in range(n_images)]
     loss = 0.0
     for j in range(n_images):
         y = labels[j]
@@ -71,12 +71,12 @@ def slow_objective(distances, labels, alpha, beta, regularization, balanced):
     return (loss + regularization / n_classes * penalty) / margin
 
 
-def whole_programme(distances, labels, regularization, balanced):
+def whole_programme(distances, labels, regularization, balance):
     """The lowest objective by the primal programme with every constraint and a dense matrix."""
     n_images, n_classes = distances.shape
     own = distances[np.arange(n_images), labels]
     margin = np.abs(distances - own[:, None]).sum() / (n_images * (n_classes - 1))
-    weights = 1.0 / np.bincount(labels)[labels] if balanced else np.ones(n_images)
+    weights = 1.0 / np.bincount(labels)[labels] ** balance
     weights = weights / weights.sum() / (n_classes - 1) / margin
     pairs = [(j, c) for j in range(n_images) for c in range(n_classes) if c != labels[j]]
     n = n_classes  # columns: alpha, beta, |alpha - 1|, |shift|, slacks
@@ -105,19 +105,19 @@ def whole_programme(distances, labels, regularization, balanced):
     return linprog(np.concatenate(cost), A_ub=np.array(rows), b_ub=bounds, bounds=limits, method="highs").fun
 
 
-@pytest.mark.parametrize("balanced", [True, False])
+@pytest.mark.parametrize("balance", [0, 0.5, 1])
 @pytest.mark.parametrize("regularization", [0.003, 0.1])
 @pytest.mark.parametrize("n_classes", [2, 5, 14])
-def test_against_the_whole_programme(n_classes, regularization, balanced):
+def test_against_the_whole_programme(n_classes, regularization, balance):
     offsets = np.linspace(-3, 3, n_classes)
     distances, labels = made_distances(n_classes, 5, offsets=offsets, seed=n_classes, noise=2.0)
     distances, labels = distances[3:], labels[3:]  # unequal: two images in the first class
-    choices = {"regularization": regularization, "balanced": balanced}
+    choices = {"regularization": regularization, "balance": balance}
     alpha, beta = fit_affine(distances, labels, **choices)
     found = hinge_objective(distances, labels, alpha, beta, **choices)
     assert alpha.min() >= 0.0
-    assert found == pytest.approx(slow_objective(distances, labels, alpha, beta, regularization, balanced))
-    assert found == pytest.approx(whole_programme(distances, labels, regularization, balanced), rel=1e-6)
+    assert found == pytest.approx(slow_objective(distances, labels, alpha, beta, regularization, balance))
+    assert found == pytest.approx(whole_programme(distances, labels, regularization, balance), rel=1e-6)
 
 
 @settings(deadline=None, max_examples=25)
@@ -182,8 +182,8 @@ def test_a_large_class_does_not_decide_alone_when_balanced():
     distances, labels = distances[:48], labels[:48]
     unseen, _ = made_distances(2, 100, offsets=np.array([-4.0, 0.0]), noise=5.0, seed=1)
     shares = []
-    for balanced in (True, False):
-        alpha, beta = fit_affine(distances, labels, balanced=balanced)
+    for balance in (1, 0):
+        alpha, beta = fit_affine(distances, labels, balance=balance)
         answers = apply_affine(unseen, alpha, beta).argmin(axis=1)
         shares.append(np.mean(answers == 0))
     assert abs(shares[0] - 0.5) < abs(shares[1] - 0.5)
@@ -343,10 +343,10 @@ def test_a_class_of_one_image_stays_whole_for_the_others():
 
 def test_saved_and_loaded(tmp_path):
     train, labels, test, _ = unequal_features()
-    classifier = affine(balanced=False, regularization=0.05).fit(train, labels)
+    classifier = affine(balance=0.25, regularization=0.05).fit(train, labels)
     classifier.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    assert again.balanced is False
+    assert again.balance == 0.25
     for name in ("alpha_", "beta_", "reference_distances_"):
         assert getattr(again, name).tobytes() == getattr(classifier, name).tobytes()
     assert again.totals(test).tobytes() == classifier.totals(test).tobytes()
@@ -366,6 +366,12 @@ def test_damaged_correction(tmp_path, value):
 def test_bad_regularization(value):
     with pytest.raises(InvalidInputError, match="regularization must be a number above 0"):
         affine(regularization=value).fit(*grating_set())
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), "even", True, None])
+def test_bad_balance(value):
+    with pytest.raises(InvalidInputError, match="balance must be a number from 0 to 1"):
+        affine(balance=value).fit(*grating_set())
 
 
 def test_evidence_sums_to_the_difference_of_the_totals():

@@ -37,20 +37,22 @@ def fit_affine(
     labels: NDArray[np.integer],
     *,
     regularization: float = 0.01,
-    balanced: bool = True,
+    balance: float = 0.5,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The alpha and beta of every class that minimise the multi-class hinge loss of labelled images.
 
     Parameters
     ----------
     distances : ndarray of shape (n_images, n_classes)
-        Mean squared distance of an image's descriptors to each class, the image itself left out of its class.
+        Mean squared distance of an image's descriptors to each class, the image itself left out of its class (and, so
+        that all classes are alike in this, an image left out of every other).
     labels : ndarray of shape (n_images,)
         The class of each image, from 0.
     regularization : float, default=0.01
         lambda, above 0: how strongly alpha is held near 1 and beta near 0.
-    balanced : bool, default=True
-        Every class counts the same (weights 1 / images of the class); otherwise every image does.
+    balance : float, default=0.5
+        How classes of different size count, 0 to 1: an image has the weight n ** -balance, n being the number of images
+        of its class. 0: every image counts the same; 1: every class does.
 
     Returns
     -------
@@ -84,7 +86,7 @@ def fit_affine(
     distances, labels = distances[used], labels[used]
     order = np.lexsort([*distances.T, labels])  # equal optima: the choice must not depend on the order given
     distances, labels = distances[order], labels[order]
-    weights = _weights(counts, labels, balanced) / (n_classes - 1)
+    weights = _weights(counts, labels, balance) / (n_classes - 1)
     own = np.take_along_axis(distances, labels[:, None], axis=1)
     margin = np.abs(distances - own).sum() / (len(labels) * (n_classes - 1))
     if margin == 0.0:
@@ -103,12 +105,12 @@ def hinge_objective(
     beta: NDArray[np.float64],
     *,
     regularization: float = 0.01,
-    balanced: bool = True,
+    balance: float = 0.5,
 ) -> float:
     """What :func:`fit_affine` minimises, at any alpha and beta; every image must have another of its class."""
     distances, labels = _check(distances, labels, regularization)
     n_images, n_classes = distances.shape
-    weights = _weights(np.bincount(labels, minlength=n_classes), labels, balanced) / (n_classes - 1)
+    weights = _weights(np.bincount(labels, minlength=n_classes), labels, balance) / (n_classes - 1)
     own = np.take_along_axis(distances, labels[:, None], axis=1)
     margin = np.abs(distances - own).sum() / (n_images * (n_classes - 1))
     mean, spread = distances.mean(), distances.std()
@@ -125,7 +127,7 @@ def cross_fit_affine(
     *,
     n_folds: int = 5,
     regularization: float = 0.01,
-    balanced: bool = True,
+    balance: float = 0.5,
 ) -> NDArray[np.float64]:
     """The distances of each image corrected by an alpha and beta learnt without it, in ``n_folds`` parts.
 
@@ -138,7 +140,7 @@ def cross_fit_affine(
     result = np.empty_like(distances)
     for fold in range(n_folds):
         inside = folds != fold
-        learnt = fit_affine(distances[inside], labels[inside], regularization=regularization, balanced=balanced)
+        learnt = fit_affine(distances[inside], labels[inside], regularization=regularization, balance=balance)
         result[~inside] = apply_affine(distances[~inside], *learnt)
     return result
 
@@ -213,8 +215,10 @@ def _solve(
     return parts[0] - parts[1], parts[2] - parts[3]
 
 
-def _weights(counts: NDArray[np.integer], labels: NDArray[np.integer], balanced: bool) -> NDArray[np.float64]:
-    weights = 1.0 / counts[labels] if balanced else np.ones(len(labels))
+def _weights(counts: NDArray[np.integer], labels: NDArray[np.integer], balance: float) -> NDArray[np.float64]:
+    if not 0.0 <= balance <= 1.0:
+        raise InvalidInputError(f"balance must be a number from 0 to 1; got {balance!r}.")
+    weights = counts[labels].astype(np.float64) ** -balance
     return weights / weights.sum()
 
 

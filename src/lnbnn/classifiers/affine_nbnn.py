@@ -28,8 +28,8 @@ class AffineNBNN(NBNN):
     ----------
     regularization : float, default=0.01
         How strongly alpha is held near 1 and beta near 0; see :func:`lnbnn.affine.fit_affine`.
-    balanced : bool, default=True
-        In learning, every class counts the same; otherwise every training image does.
+    balance : float, default=0.5
+        In learning, an image of a class of n counts n ** -balance: every image the same at 0, every class at 1.
     location_weight, descriptor, descriptor_params, index, index_params, query_budget, n_jobs, random_state
         As of :class:`~lnbnn.classifiers.nbnn.NBNN`.
 
@@ -78,7 +78,7 @@ class AffineNBNN(NBNN):
         self,
         *,
         regularization: float = 0.01,
-        balanced: bool = True,
+        balance: float = 0.5,
         location_weight: float = 1.6,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
@@ -89,7 +89,7 @@ class AffineNBNN(NBNN):
         random_state: int = 0,
     ) -> None:
         self.regularization = regularization
-        self.balanced = balanced
+        self.balance = balance
         super().__init__(
             location_weight=location_weight,
             descriptor=descriptor,
@@ -104,9 +104,10 @@ class AffineNBNN(NBNN):
     def check_settings(self) -> None:
         """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
         super().check_settings()
-        value = self.regularization
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 < value < np.inf:
-            raise InvalidInputError(f"regularization must be a number above 0; got {value!r}.")
+        if not _is_number(self.regularization) or not 0.0 < self.regularization < np.inf:
+            raise InvalidInputError(f"regularization must be a number above 0; got {self.regularization!r}.")
+        if not _is_number(self.balance) or not 0.0 <= self.balance <= 1.0:
+            raise InvalidInputError(f"balance must be a number from 0 to 1; got {self.balance!r}.")
 
     def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
         """What each descriptor adds to the corrected distance: (alpha_c d_c + beta_c) / n."""
@@ -126,7 +127,7 @@ class AffineNBNN(NBNN):
         members, place_of = self._members()
 
         def distances(vectors: NDArray[np.generic], own: range) -> NDArray[np.float64]:
-            number = int(image_of_id(np.int64(own.start)))
+            number = int(image_of_id(np.array([own.start]))[0])
             found = []
             for index, images in zip(self.indexes_, members, strict=True):
                 left_out = images[place_of[number] % len(images)]
@@ -157,7 +158,7 @@ class AffineNBNN(NBNN):
         return np.array([image.label for image in self.images_], dtype=np.int64)
 
     def _learning(self) -> dict[str, Any]:
-        return {"regularization": float(self.regularization), "balanced": bool(self.balanced)}
+        return {"regularization": float(self.regularization), "balance": float(self.balance)}
 
     def _save_parts(self, folder: Path) -> None:
         super()._save_parts(folder)
@@ -186,3 +187,7 @@ class AffineNBNN(NBNN):
         """Bytes of all indexes and of the correction in memory, memory-mapped parts included."""
         own = self.alpha_.nbytes + self.beta_.nbytes + self.reference_distances_.nbytes
         return super().nbytes_ + own
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
