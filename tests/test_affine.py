@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -381,6 +382,26 @@ def test_evidence_sums_to_the_difference_of_the_totals():
     evidence = explain(classifier, query, label="direction 0", against="direction 1")
     totals = classifier.totals([query])[0]
     assert evidence.support.sum() == pytest.approx(totals[1] - totals[0])
+
+
+def test_defaults_are_those_chosen_on_training_images():
+    record = read_record(HERE / "results" / "unequal-choice.json")
+    rows, chosen = record.results["settings"], record.results["chosen"]
+    best = max(row["accuracy"] for row in rows)
+    equal = [row for row in rows[1:] if row["accuracy"] >= best - record.settings["tolerance"]]
+    assert chosen == min(equal, key=lambda row: abs(row["answers_large"] - 50))
+    assert chosen["left_out"] == "one of each class"
+    for defaults in (AffineNBNN().get_params(), signature_of(fit_affine), signature_of(cross_fit_affine)):
+        assert (defaults["regularization"], defaults["balance"]) == (chosen["regularization"], chosen["balance"])
+    page = (HERE / "docs" / "unequal-classes.md").read_text(encoding="utf-8")
+    shown = [row for row in rows if row["regularization"] in (None, chosen["regularization"])]
+    for row in shown:
+        figures = [row[name] for name in ("accuracy", "accuracy_small", "accuracy_large", "answers_large")]
+        assert f"| {' | '.join(f'{value:.1f}' for value in figures)} |" in page, row
+
+
+def signature_of(function):
+    return {name: value.default for name, value in inspect.signature(function).parameters.items()}
 
 
 def test_documented_figures_are_the_record():
