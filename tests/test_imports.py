@@ -35,6 +35,8 @@ LAYERS = [
     "extraction",
     "pyramid",
     "classifiers",
+    "planning",
+    "tuning",
     "evidence",
     "records",
     "evaluation",

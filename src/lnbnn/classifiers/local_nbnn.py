@@ -38,8 +38,8 @@ class LocalNBNN(NeighborClassifier):
     index_params : dict, optional
         Settings of the index.
     query_budget : int, float or None, default=2000
-        Use at most this many (int) or this share (float) of a query image's descriptors, chosen by ``random_state``;
-        None uses all.
+        Use at most this many (int) or this share (float) of a query image's descriptors, evenly spread over scales and
+        places (``random_state`` says from where on); None uses all.
     stop_confidence : float or None, default=0.95
         Answers ask for a part of the query descriptors at a time and stop when the leading class would keep its lead
         over the second with this probability if all were asked for; the scores are then estimates of the full sums.

@@ -70,7 +70,7 @@ class NeighborClassifier(ImageClassifier):
         return self._updates_of(self._vectors(self.query_features(image)), None)
 
     def query_features(self, image: ImageLike) -> ImageFeatures:
-        """The features of a query image that are searched for: all of them, or a seeded choice within the budget."""
+        """The features of a query image that are searched for: all of them, or an even choice within the budget."""
         self.fitted_classes()
         features = features_of(image, self.descriptor_)
         rows = self._budget_rows(len(features))
@@ -174,7 +174,9 @@ class NeighborClassifier(ImageClassifier):
         n_used = min(n, int(budget) if isinstance(budget, int | np.integer) else -int(-budget * n // 1))
         if n_used == n:
             return None
-        return np.sort(np.random.default_rng(self.random_state).choice(n, n_used, replace=False))
+        offset = np.random.default_rng(self.random_state).random()
+        places = (np.arange(n_used) + offset) * (n / n_used)  # evenly: descriptors stand in the order of the grid
+        return np.minimum(places.astype(np.intp), n - 1)
 
 
 def _spread(n: int) -> list[int]:

@@ -57,6 +57,7 @@ def options(
 
 for command in (
     commands_fit.fit,
+    commands_fit.tune,
     commands_model.predict,
     commands_model.evaluate,
     commands_model.explain,

@@ -1,15 +1,32 @@
-"""The command that makes a model: fit."""
+"""The command that makes a model, fit, and the one that finds settings for it, tune."""
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.cli.arguments import Cache, Images, Jobs, Strict
-from lnbnn.cli.console import ProgressBars, note, parse_params, report_skipped, usage_errors
+from lnbnn.cli.console import (
+    Format,
+    ProgressBars,
+    human_bytes,
+    note,
+    parse_bytes,
+    parse_params,
+    print_json,
+    report_skipped,
+    stdout,
+    usage_errors,
+)
 from lnbnn.descriptors import DESCRIPTORS
 from lnbnn.indexes import INDEXES
 from lnbnn.presets import PRESETS, preset_params
@@ -17,8 +34,11 @@ from lnbnn.registry import resolve
 
 if TYPE_CHECKING:
     from lnbnn.classifiers.base import ImageClassifier
+    from lnbnn.store import FeatureStore
 
-__all__ = ["fit"]
+__all__ = ["fit", "tune"]
+
+_WORTH_SAYING_BYTES = 100 << 20  # of an index: what a smaller one takes is no news
 
 
 def fit(
@@ -53,6 +73,10 @@ def fit(
         list[str] | None, typer.Option("--index-param", "-I", metavar="NAME=VALUE", help="e.g. -I n_probes=4")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of every random choice.")] = 0,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(help="Keep within this much memory, e.g. 2GiB, by a coarser grid if need be.", show_default=False),
+    ] = None,
     jobs: Jobs = None,
     cache: Cache = None,
     strict: Strict = False,
@@ -105,12 +129,14 @@ def fit(
     data = read_images(images)
     for text in data.notes:
         note(text)
+    store = None if cache is None else FeatureStore(cache)
+    classifier = _within_memory(classifier, data.paths, parse_bytes(max_memory, "--max-memory"), store)
     with ProgressBars() as progress:
         classifier.fit(
             data.paths,
             data.labels,
             on_error="raise" if strict else "skip",
-            store=None if cache is None else FeatureStore(cache),
+            store=store,
             progress=progress,
         )
         progress("writing the model", 0, 1)
@@ -124,6 +150,74 @@ def fit(
     )
 
 
+def tune(
+    images: Images,
+    max_ms: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="CPU milliseconds an image may take, file to answer.", show_default=False),
+    ] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(help="Memory a fit may take, e.g. 2GiB.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, other images held out.")] = 0,
+    format: Annotated[Format, typer.Option(help="How to print the trials.")] = Format.table,
+    jobs: Jobs = None,
+    cache: Cache = None,
+) -> None:
+    """Find settings for your own photos: accuracy on photos held out, within a budget of time or memory.
+
+    A third of the photos is held out and the rest is the model, for several grids, weights of a patch's place and
+    ways to search. The last line is the command that makes the model with the best of them.
+
+        lnbnn tune photos --max-ms 20 --max-memory 1GiB
+    """
+    from lnbnn.datasets.folder import read_images
+    from lnbnn.store import FeatureStore
+    from lnbnn.tuning import Trial, best_of
+    from lnbnn.tuning import tune as try_settings
+
+    data = read_images(images)
+    for text in data.notes:
+        note(text)
+    limit = parse_bytes(max_memory, "--max-memory")
+    store = None if cache is None else FeatureStore(cache)
+    trials: list[Trial] = []
+    with ProgressBars() as progress:
+        for trial in try_settings(
+            data, max_ms=max_ms, max_memory=limit, seed=seed, n_jobs=jobs, store=store, progress=progress
+        ):
+            trials.append(trial)
+            if format is Format.json:
+                print_json(dataclasses.asdict(trial) | {"options": _options(trial.settings)})
+    best = best_of(trials, max_ms=max_ms)
+    if format is Format.table:
+        table = Table("accuracy", "CPU ms an image", "memory to fit", "options")
+        for trial in sorted(trials, key=lambda trial: -trial.accuracy):
+            cells = f"{100 * trial.accuracy:.1f} %", f"{trial.ms_an_image:.1f}", human_bytes(trial.memory_bytes)
+            table.add_row(*cells, _options(trial.settings))
+        stdout().print(table)
+    elif format is Format.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(["accuracy", "ms_an_image", "memory_bytes", "options"])
+        writer.writerows([t.accuracy, t.ms_an_image, t.memory_bytes, _options(t.settings)] for t in trials)
+    if max_ms is not None and best.ms_an_image > max_ms:
+        note(f"no settings answer within {max_ms:g} ms; these are the quickest:")
+    note(f"lnbnn fit {shlex.quote(str(images))} MODEL {_options(best.settings)}")
+
+
+def _options(settings: dict[str, Any]) -> str:
+    """Settings of Local NBNN as options of ``lnbnn fit``."""
+    words = []
+    for name, value in settings.items():
+        if name in ("descriptor_params", "index_params"):
+            letter = "-D" if name == "descriptor_params" else "-I"
+            for key, part in value.items():
+                words.append(f"{letter} {key}={','.join(map(str, part)) if isinstance(part, list) else part}")
+        else:
+            words.append(f"-M {name}={value}")
+    return " ".join(words)
+
+
 def _make_classifier(method: str, params: dict[str, Any], chosen: set[str]) -> ImageClassifier:
     """The classifier with these settings; what a method does not have is an error if chosen, else left out."""
     kind = resolve(CLASSIFIERS, method, "method")
@@ -133,6 +227,29 @@ def _make_classifier(method: str, params: dict[str, Any], chosen: set[str]) -> I
     classifier = kind(**{name: value for name, value in params.items() if name in names})
     with usage_errors():
         classifier.check_settings()
+    return classifier
+
+
+def _within_memory(
+    classifier: ImageClassifier, paths: Sequence[str], max_memory: int | None, store: FeatureStore | None
+) -> ImageClassifier:
+    """Say what the fit will take, if it is much or a limit was given; make the grid coarser where the limit asks."""
+    from lnbnn.planning import plan_fit
+
+    plan = plan_fit(classifier, paths, max_memory=max_memory, store=store)
+    if plan is None:
+        if max_memory is not None:
+            raise typer.BadParameter(f"method {classifier.method!r} has no index to keep within --max-memory")
+        return classifier
+    if plan.index_bytes >= _WORTH_SAYING_BYTES or max_memory is not None:
+        note(
+            f"about {plan.n_descriptors:,} descriptors of {plan.n_images:,} images: up to "
+            f"{human_bytes(plan.memory_bytes)} of memory while fitting, {human_bytes(plan.index_bytes)} on disk"
+        )
+    if plan.step_px is not None:
+        note(f"descriptors are taken every {plan.step_px} pixels, to stay within {human_bytes(max_memory or 0)}")
+        params = {**(classifier.descriptor_params or {}), "step_px": plan.step_px}
+        classifier.set_params(descriptor_params=params)
     return classifier
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ __all__ = [
     "human_bytes",
     "human_number",
     "note",
+    "parse_bytes",
     "parse_params",
     "print_json",
     "report_skipped",
@@ -81,6 +83,17 @@ def human_bytes(n: float) -> str:
             return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
         n /= 1024
     return f"{n:.1f} TiB"
+
+
+def parse_bytes(text: str | None, option: str) -> int | None:
+    """'1.5GiB' -> 1610612736; K, M, G and T count in 1024s, with or without iB or B."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
+    size = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " ")) if found else 0
+    if size < 1:
+        raise typer.BadParameter(f"expected a size such as 800MiB or 2GiB; got {text!r}", param_hint=option)
+    return size
 
 
 def human_number(value: float) -> str:

@@ -85,6 +85,14 @@ class FaissIndex(Index):
         check_whole("rerank_factor", self.rerank_factor, 1, 1 << 10)
         check_whole("seed", self.seed, 0, (1 << 31) - 2)
 
+    def set_search(self, n_probes: int | None = None, rerank_factor: int | None = None) -> None:
+        """Change how wide later searches are; what is built stays. Without a value, a setting stays too."""
+        wanted = self.settings()
+        wanted |= {"n_probes": n_probes} if n_probes is not None else {}
+        wanted |= {"rerank_factor": rerank_factor} if rerank_factor is not None else {}
+        type(self).from_params(wanted)  # checks them
+        self.n_probes, self.rerank_factor = wanted["n_probes"], wanted["rerank_factor"]
+
     # ---- building -----------------------------------------------------------------------------------------------
 
     def _build_rows(self) -> None:

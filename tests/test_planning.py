@@ -1,0 +1,67 @@
+"""What a fit will take, and the grid that keeps a limit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic import flat_image, grating_set
+
+from lnbnn import DenseSIFT, LocalNBNN
+from lnbnn.classifiers.spatial_pyramid import HardSpatialPyramid
+from lnbnn.errors import InvalidInputError
+from lnbnn.planning import plan_fit
+
+SIFT = {"bin_sizes": [4], "step_px": 2, "min_contrast": 0.5, "longest_side": 64}
+
+
+def classifier(**changes):
+    return LocalNBNN(**{"descriptor_params": SIFT, "n_jobs": 1, **changes})
+
+
+def test_the_plan_is_what_the_fit_takes():
+    images, labels = grating_set(n_images=3)
+    plan = plan_fit(classifier(), images)
+    fitted = classifier().fit(images, labels)
+    assert plan.n_images == len(images)
+    assert plan.n_descriptors == len(fitted.index_), "fewer than 12 images are all looked at"
+    assert plan.index_bytes == plan.n_descriptors * (130 + 8 + 17 + 8)
+    assert plan.memory_bytes > plan.index_bytes
+    assert plan.step_px is None
+
+
+def test_a_limit_makes_the_grid_coarser():
+    images, _ = grating_set(n_images=3)
+    free = plan_fit(classifier(), images)
+    base = plan_fit(classifier(), [flat_image()]).memory_bytes
+    limit = base + (free.memory_bytes - base) // 4
+    plan = plan_fit(classifier(), images, max_memory=limit)
+    assert plan.memory_bytes <= limit
+    assert plan.step_px > 2
+    counts = [sum(len(DenseSIFT(**{**SIFT, "step_px": step}).extract(i)) for i in images) for step in (plan.step_px,)]
+    assert plan.n_descriptors == counts[0]
+    if plan.step_px > 3:
+        finer = plan_fit(classifier(descriptor_params={**SIFT, "step_px": plan.step_px - 1}), images)
+        assert finer.memory_bytes > limit, "the finest grid that keeps the limit"
+
+
+def test_a_limit_that_is_kept_changes_nothing():
+    images, _ = grating_set(n_images=1)
+    assert plan_fit(classifier(), images, max_memory=1 << 40) == plan_fit(classifier(), images)
+
+
+def test_a_limit_that_cannot_be_kept():
+    images, _ = grating_set(n_images=1)
+    with pytest.raises(InvalidInputError, match=r"even every 64 pixels .* limit of 1 MiB; use fewer images"):
+        plan_fit(classifier(), images, max_memory=1 << 20)
+
+
+def test_methods_without_an_index_have_no_plan():
+    assert plan_fit(HardSpatialPyramid(), grating_set(n_images=1)[0]) is None
+
+
+def test_unreadable_images_do_not_stop_the_plan(tmp_path):
+    (tmp_path / "bad.jpg").write_bytes(b"no picture")
+    images, _ = grating_set(n_images=1)
+    assert plan_fit(classifier(), [tmp_path / "bad.jpg"]).n_descriptors == 0
+    assert plan_fit(classifier(), [*images, tmp_path / "bad.jpg"]).n_descriptors > 0
+    assert np.isfinite(plan_fit(classifier(), [tmp_path / "bad.jpg"]).memory_bytes)
