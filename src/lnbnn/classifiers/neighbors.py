@@ -139,20 +139,22 @@ class NeighborClassifier(ImageClassifier):
         self._add_reference(vectors, np.array(ids_of_image(number, len(vectors)), np.int64), label)
 
     def _scores(self, features: ImageFeatures) -> NDArray[np.float64]:
-        """The totals with their sign turned; estimated from a part of the descriptors once the lead is sure."""
+        return 0.0 - self._estimated_totals(self._vectors(self.query_features(features)), None)
+
+    def _estimated_totals(self, vectors: NDArray[np.generic], leave_out: range | None) -> NDArray[np.float64]:
+        """The totals of query vectors, estimated from a part of them once the lead is sure (``stop_confidence``)."""
         n_classes = len(self.classes_)
         if self.stop_confidence is None:
-            return 0.0 - self.updates(features).totals(n_classes)
-        vectors = self._vectors(self.query_features(features))
+            return self._updates_of(vectors, leave_out).totals(n_classes)
         n_rounds = max(1, len(vectors) // _ASKED_AT_ONCE)
         enough = NormalDist().inv_cdf(self.stop_confidence)
         parts: list[Updates] = []
         for first in _spread(n_rounds):  # each round is an even sample over scales and places
-            parts.append(self._updates_of(vectors[first::n_rounds], None))
+            parts.append(self._updates_of(vectors[first::n_rounds], leave_out))
             seen = joined(parts)
             if lead_z(seen, n_classes, len(vectors)) > enough:
                 break
-        return seen.totals(n_classes) * (-len(vectors) / len(seen.values)) + 0.0
+        return seen.totals(n_classes) * (len(vectors) / len(seen.values))
 
     def _held_out_scores(self, progress: Progress) -> NDArray[np.float64] | None:
         """Leave-one-out scores, where the scores are the totals."""

@@ -1,0 +1,144 @@
+"""Accuracy against CPU time: what grids, budgets and searches of Local NBNN are worth. Caltech 101, training images only.
+
+The 15 training images a class of one split are indexed; each is then asked about with its own descriptors left out, so that
+what is found here may choose defaults. Writes results/frontier.json and docs/images/frontier.png; each finished point is
+kept in runs/, so that a run that was stopped goes on where it was.
+
+    python benchmarks/frontier.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import HERE, mean_per_class, show
+
+from lnbnn import LocalNBNN
+from lnbnn.datasets.caltech101 import load_caltech101
+from lnbnn.datasets.folder import LabelledImages
+from lnbnn.datasets.splits import split_images
+from lnbnn.extraction import features_of
+from lnbnn.presets import preset_params
+from lnbnn.records import make_record, write_record
+
+GRIDS: dict[str, dict[str, Any]] = {
+    "balanced": {"bin_sizes": [4, 6, 9, 14, 21], "step_px": 6},
+    "fast": preset_params("fast")["descriptor_params"],
+}
+WIDE, NARROW, NARROWEST = (4, 4), (2, 3), (1, 2)  # lists visited, candidates compared again a neighbour
+POINTS = [  # grid, lists and candidates, query budget, confidence
+    ("balanced", WIDE, 2000, 0.95),
+    ("balanced", WIDE, 2000, None),
+    ("balanced", WIDE, 1000, 0.95),
+    ("balanced", WIDE, 500, None),
+    ("balanced", NARROW, 2000, 0.95),
+    ("balanced", NARROW, 1000, 0.9),
+    ("balanced", NARROWEST, 1000, 0.9),
+    ("fast", WIDE, 2000, 0.95),
+    ("fast", NARROW, 1000, 0.9),
+    ("fast", NARROW, 500, 0.8),
+    ("fast", NARROWEST, 500, 0.8),
+]
+PRESETS = {"balanced": POINTS[0], "fast": POINTS[8]}
+N_TIMED = 60
+
+
+def main() -> None:
+    """Run the points that are not done yet, write the record and draw it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    start = time.perf_counter()
+    train, _ = split_images(load_caltech101(options.data), n_train=15, n_test=15, seed=options.seed)
+    points = []
+    for grid in GRIDS:
+        model = None
+        for point in [point for point in POINTS if point[0] == grid]:
+            kept = HERE / "runs" / "frontier" / f"{'-'.join(map(str, point)).replace(' ', '')}-seed{options.seed}.json"
+            if not kept.exists():
+                model = model or LocalNBNN(descriptor_params=GRIDS[grid]).fit(train.paths, train.labels, progress=show)
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_text(json.dumps(run(model, train, point)), encoding="utf-8")
+            points.append(json.loads(kept.read_text(encoding="utf-8")))
+    record = make_record(
+        "frontier",
+        f"python benchmarks/frontier.py --seed {options.seed}",
+        settings={"n_train": 15, "grids": GRIDS, "threads_an_image": 1},
+        seeds=[options.seed],
+        results={"points": points, "presets": {name: POINTS.index(point) for name, point in PRESETS.items()}},
+        seconds=time.perf_counter() - start,
+    )
+    write_record(HERE / "results" / "frontier.json", record)
+    draw(record.results)
+
+
+def run(
+    model: LocalNBNN, train: LabelledImages, point: tuple[str, tuple[int, int], int, float | None]
+) -> dict[str, Any]:
+    """Accuracy, and CPU milliseconds an image, of one choice of settings."""
+    grid, (n_probes, factor), budget, confidence = point
+    model.set_params(query_budget=budget, stop_confidence=confidence)
+    model.index_.set_search(n_probes, factor)  # type: ignore[attr-defined]
+    n_classes = len(model.classes_)
+
+    def work(vectors: np.ndarray, own: range) -> np.ndarray:
+        begin = time.thread_time()
+        totals = model._estimated_totals(vectors, own)
+        return np.append(totals, time.thread_time() - begin)
+
+    found = model._leave_each_out(work, show)
+    truth = np.array([image.label for image in model.images_])
+    extraction = []
+    for path in train.paths[:: len(train) // N_TIMED]:
+        begin = time.thread_time()
+        features_of(path, model.descriptor_)
+        extraction.append(1000 * (time.thread_time() - begin))
+    result = {
+        "grid": grid,
+        "n_probes": n_probes,
+        "rerank_factor": factor,
+        "query_budget": budget,
+        "stop_confidence": confidence,
+        "n_descriptors": len(model.index_),
+        "accuracy": mean_per_class(found[:, :n_classes].argmin(axis=1), truth),
+        "classify_ms": round(1000 * float(found[:, n_classes].mean()), 2),
+        "classify_ms_median": round(1000 * float(np.median(found[:, n_classes])), 2),
+        "extract_ms": round(statistics.median(extraction), 2),
+    }
+    print(result, file=sys.stderr, flush=True)
+    return result
+
+
+def draw(results: dict[str, Any]) -> None:
+    """The points, the presets among them named."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+    for grid, marker in (("balanced", "o"), ("fast", "s")):
+        chosen = [point for point in results["points"] if point["grid"] == grid]
+        label = f"every {GRIDS[grid]['step_px']} px, {len(GRIDS[grid]['bin_sizes'])} scales"
+        axes.plot([p["classify_ms"] for p in chosen], [p["accuracy"] for p in chosen], marker, label=label)
+    for name, place in results["presets"].items():
+        point = results["points"][place]
+        axes.annotate(name, (point["classify_ms"], point["accuracy"]), xytext=(6, -12), textcoords="offset points")
+    axes.set(xscale="log", xlabel="CPU ms an image, descriptors to answer", ylabel="held-out accuracy, %")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.legend(loc="lower right")
+    axes.grid(alpha=0.3, which="both")
+    figure.savefig(HERE / "docs" / "images" / "frontier.png", dpi=110)
+
+
+if __name__ == "__main__":
+    main()
