@@ -1,8 +1,8 @@
-"""Accuracy against CPU time: what grids, budgets and searches of Local NBNN are worth. Caltech 101, training images only.
+"""Accuracy against CPU time: what grids, budgets and searches of Local NBNN are worth, on Caltech 101.
 
-The 15 training images a class of one split are indexed; each is then asked about with its own descriptors left out, so that
-what is found here may choose defaults. Writes results/frontier.json and docs/images/frontier.png; each finished point is
-kept in runs/, so that a run that was stopped goes on where it was.
+The 15 training images a class of one split are indexed; each is then asked about with its own descriptors left out, so
+that what is found here may choose defaults: test images are not touched. Writes results/frontier.json and
+docs/images/frontier.png; each finished point is kept in runs/, so that a run that was stopped goes on where it was.
 
     python benchmarks/frontier.py
 """
