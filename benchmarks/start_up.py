@@ -1,0 +1,110 @@
+"""What a model costs besides searching: opening it, the first answer of a new process, memory, adding one image.
+
+A model of Caltech 101 at the default settings is made and saved. Writes results/start-up.json.
+
+    python benchmarks/start_up.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from common import HERE
+
+import lnbnn
+from lnbnn.datasets.caltech101 import load_caltech101
+from lnbnn.datasets.folder import LabelledImages
+from lnbnn.datasets.splits import split_images
+from lnbnn.extraction import features_of
+from lnbnn.records import make_record, write_record
+
+REPEATS = 5
+OPEN = (
+    "import sys, time; import lnbnn.classifiers.local_nbnn, lnbnn.indexes.faiss_index, lnbnn.descriptors.dense_sift; "
+    "begin, cpu = time.perf_counter(), time.process_time(); lnbnn.load(sys.argv[1]); "
+    "print(time.perf_counter() - begin, time.process_time() - cpu)"
+)
+
+
+def main() -> None:
+    """Make the model, take the times, write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser.add_argument("--classes", type=int, default=30)
+    options = parser.parse_args()
+    start = time.perf_counter()
+    data = load_caltech101(options.data)
+    chosen = set(sorted(set(data.labels))[: options.classes])
+    kept = [place for place, label in enumerate(data.labels) if label in chosen]
+    part = LabelledImages(tuple(data.paths[i] for i in kept), tuple(data.labels[i] for i in kept))
+    train, test = split_images(part, n_train=15, n_test=1, seed=0)
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "model"
+        begin, cpu = time.perf_counter(), time.process_time()
+        classifier = lnbnn.LocalNBNN().fit(train.paths, train.labels)
+        fit_s, fit_cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+        classifier.save(model)
+        raw = sum(image.n_descriptors for image in classifier.images_) * 128
+        adding = [
+            one_more(classifier, path, label) for path, label in zip(test.paths[:6], test.labels[:6], strict=True)
+        ]
+        opening = [[float(word) for word in python("-c", OPEN, model)[0].split()] for _ in range(REPEATS)]
+        answers = [python("-m", "lnbnn", "predict", model, test.paths[0], "--format", "json") for _ in range(REPEATS)]
+        json.loads(answers[0][0])
+        results = {
+            "n_descriptors": sum(image.n_descriptors for image in classifier.images_[: len(train)]),
+            "bytes_on_disk": sum(file.stat().st_size for file in model.rglob("*") if file.is_file()),
+            "index_bytes_over_raw": round(classifier.nbytes_ / raw, 3),
+            "fit_s": round(fit_s, 1),
+            "fit_cpu_s": round(fit_cpu_s, 1),
+            "open_s_median": round(statistics.median(wall for wall, _ in opening), 3),
+            "open_cpu_s_median": round(statistics.median(cpu for _, cpu in opening), 3),
+            "first_answer_s_median": round(statistics.median(seconds for _, seconds, _ in answers), 2),
+            "first_answer_cpu_s_median": round(statistics.median(cpu for _, _, cpu in answers), 2),
+            "add_one_image_cpu_ms_median": round(statistics.median(adding[1:]), 1),
+            "add_first_image_cpu_ms": round(adding[0], 1),
+        }
+    record = make_record(
+        "start-up",
+        f"python benchmarks/start_up.py --classes {options.classes}",
+        settings={"n_classes": options.classes, "n_train": 15, "repeats": REPEATS},
+        seeds=[0],
+        results=results,
+        seconds=time.perf_counter() - start,
+    )
+    write_record(HERE / "results" / "start-up.json", record)
+    print(json.dumps(results, indent=1))
+
+
+def one_more(classifier: lnbnn.LocalNBNN, path: str, label: str) -> float:
+    """CPU milliseconds of taking the descriptors of one more image into the index, extraction left out."""
+    vectors = classifier._vectors(features_of(path, classifier.descriptor_))
+    first = (len(classifier.images_) + 1000) << 20
+    begin = time.process_time()
+    ids = first + np.arange(len(vectors))
+    classifier.index_.add(vectors, ids)
+    spent = 1000 * (time.process_time() - begin)
+    classifier.index_.remove(ids)
+    return spent
+
+
+def python(*words: object) -> tuple[str, float, float]:
+    """Output, wall-clock and CPU seconds of a new process."""
+    begin, before = time.perf_counter(), os.times()
+    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, check=True)
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return done.stdout, time.perf_counter() - begin, cpu
+
+
+if __name__ == "__main__":
+    main()
