@@ -2,7 +2,8 @@
 
 One scale makes five hops: blur -> gradients -> eight orientation maps -> triangle filter -> descriptors gathered
 on the grid. Filtering an orientation map with a triangle gives, at every pixel at once, the sum that SIFT's spatial
-interpolation would collect there, so a descriptor is only a gather of 16 pixels of the filtered maps.
+interpolation would collect there, so a descriptor is only a gather of 16 pixels of the filtered maps; the filter is
+evaluated at these pixels only.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class DenseSIFT(Descriptor):
     """
 
     name = "dense-sift"
-    version = 1
+    version = 2  # 2: the filter sums in another order; 8-bit values may differ by one step
     n_dims = _N_DIMS
 
     def __init__(
@@ -123,9 +124,22 @@ class DenseSIFT(Descriptor):
         sigma = math.sqrt(max(0.0, (bin_size / _MAGNIFICATION) ** 2 - _CAMERA_BLUR))
         blurred = cv2.GaussianBlur(gray, (0, 0), sigma) if sigma > 0 else gray
         maps = _orientation_maps(blurred, *_gradient_table())
-        triangle = _triangle(bin_size)
-        maps = cv2.sepFilter2D(maps, cv2.CV_32F, triangle, triangle, borderType=cv2.BORDER_REPLICATE)
-        return _gather(maps, int(self.step_px), bin_size, _window_weights(bin_size), float(self.min_contrast))
+        rows, row_places = _needed(height, int(self.step_px), bin_size)
+        columns, column_places = _needed(width, int(self.step_px), bin_size)
+        sums = _filter_at(maps.reshape(height, -1), _triangle(bin_size), rows, columns)
+        weights = _window_weights(bin_size)
+        return _gather(sums, row_places, column_places, int(self.step_px), bin_size, weights, float(self.min_contrast))
+
+
+def _needed(length: int, step: int, bin_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where on one axis filtered values are needed, and which of these the four bins of each grid point are.
+
+    The values between are never looked at: on a grid of 6 pixels with bins of 6, 9 or 21 they are two thirds or more.
+    """
+    starts = np.arange(0, length - (_N_BINS - 1) * bin_size, step)
+    centres = starts[:, None] + bin_size * np.arange(_N_BINS)
+    needed = np.unique(centres)
+    return needed, np.searchsorted(needed, centres)
 
 
 def _triangle(bin_size: int) -> NDArray[np.float32]:
@@ -179,11 +193,47 @@ def _orientation_maps(gray, table_bin, table_shares):  # type: ignore[no-untyped
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _gather(maps, step, bin_size, weights, min_contrast):  # type: ignore[no-untyped-def]
-    height, width, _ = maps.shape
+def _filter_at(maps, triangle, rows, columns):  # type: ignore[no-untyped-def]
+    """The triangle filter, down and across, at some rows and columns; values beyond the border are those at it.
+
+    ``maps`` has one row a row of the image, its eight orientations side by side at every pixel.
+    """
+    height, row_length = maps.shape
+    half = len(triangle) // 2
+    sums = np.empty((len(rows), len(columns), 8), np.float32)
+    line = np.empty(row_length + 16 * half, np.float32)  # one row filtered downwards, its ends repeated
+    inner = line[8 * half : 8 * half + row_length]
+    for place in range(len(rows)):
+        y = rows[place]
+        inner[:] = maps[y]  # the middle of the triangle is 1
+        for away in range(1, half + 1):
+            above, below = maps[max(y - away, 0)], maps[min(y + away, height - 1)]
+            weight = triangle[half + away]
+            for x in range(row_length):
+                inner[x] += weight * (above[x] + below[x])
+        for tap in range(half):
+            for t in range(8):
+                line[8 * tap + t] = inner[t]
+                line[8 * half + row_length + 8 * tap + t] = inner[row_length - 8 + t]
+        across = sums[place]
+        for column in range(len(columns)):
+            middle = 8 * (columns[column] + half)
+            for t in range(8):
+                across[column, t] = line[middle + t]
+        for away in range(1, half + 1):
+            weight = triangle[half + away]
+            for column in range(len(columns)):
+                middle = 8 * (columns[column] + half)
+                for t in range(8):
+                    pair = line[middle - 8 * away + t] + line[middle + 8 * away + t]
+                    across[column, t] += weight * pair
+    return sums
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _gather(sums, row_places, column_places, step, bin_size, weights, min_contrast):  # type: ignore[no-untyped-def]
     span = 3 * bin_size
-    n_rows = (height - 1 - span) // step + 1
-    n_columns = (width - 1 - span) // step + 1
+    n_rows, n_columns = len(row_places), len(column_places)
     descriptors = np.empty((n_rows * n_columns, 128), np.uint8)
     centres = np.empty((n_rows * n_columns, 2), np.float32)
     raw = np.empty(128, np.float32)
@@ -191,14 +241,13 @@ def _gather(maps, step, bin_size, weights, min_contrast):  # type: ignore[no-unt
     n = 0
     for row in range(n_rows):
         for column in range(n_columns):
-            y, x = row * step, column * step
             mass = np.float32(0)
             square = np.float32(0)
             for i in range(4):
                 for j in range(4):
                     weight = weights[i, j]
                     for t in range(8):
-                        value = maps[y + i * bin_size, x + j * bin_size, t] * weight
+                        value = sums[row_places[row, i], column_places[column, j], t] * weight
                         raw[(i * 4 + j) * 8 + t] = value
                         mass += value
                         square += value * value
@@ -213,7 +262,7 @@ def _gather(maps, step, bin_size, weights, min_contrast):  # type: ignore[no-unt
             to_unit = np.float32(127.0) / np.sqrt(square)
             for d in range(128):
                 descriptors[n, d] = np.uint8(raw[d] * to_unit + np.float32(0.5))
-            centres[n, 0] = x + np.float32(0.5) * span
-            centres[n, 1] = y + np.float32(0.5) * span
+            centres[n, 0] = column * step + np.float32(0.5) * span
+            centres[n, 1] = row * step + np.float32(0.5) * span
             n += 1
     return descriptors[:n].copy(), centres[:n].copy()
