@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format bench quick lock clean
+.PHONY: demo test soak check format bench quick lock clean
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lnbnn needs Python 3.11 or newer; set PYTHON=python3.11")'
@@ -16,6 +16,9 @@ demo: $(VENV)/.ready ## the whole job on built-in photographs; pictures in demo-
 
 test: $(VENV)/.ready ## all tests
 	$(BIN)/python -m pytest
+
+soak: $(VENV)/.ready ## the long form of the tests of changing models, under 20 minutes; writes results/soak.json
+	$(BIN)/python benchmarks/soak.py --minutes 15
 
 check: $(VENV)/.ready ## format, lint, types, tests
 	$(BIN)/ruff format --check .

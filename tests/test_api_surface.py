@@ -19,6 +19,7 @@ PUBLIC = [
     "LateFusion",
     "LocalNBNN",
     "__version__",
+    "edit",
     "load",
 ]
 
@@ -30,6 +31,7 @@ ERRORS = {
     "DatasetError": OSError,
     "ImageReadError": OSError,
     "ModelFormatError": OSError,
+    "ModelInUseError": OSError,
 }
 
 # Every public method of the two classifiers beyond what scikit-learn gives.
@@ -49,8 +51,12 @@ CLASSIFIER_METHODS = [
     "ranking",
     "reference_totals",
     "reference_vectors",
+    "refresh",
+    "relabel",
+    "remove",
     "save",
     "score",
+    "stored_images",
     "totals",
     "updates",
 ]

@@ -9,17 +9,18 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import Outcome
+from forged import data_file, forge_checksums, forge_manifest
 from matplotlib.figure import Figure
 from PIL import Image
 
 import lnbnn
+from lnbnn import model_folder
 from lnbnn.datasets import folder as folder_module
 from lnbnn.indexes import faiss_lists, vector_table
 
@@ -323,16 +324,17 @@ def test_a_setting_that_makes_no_sense_is_a_usage_error(setting, photos, tmp_pat
 
 # ---- the model folder ---------------------------------------------------------------------------------------------
 
-MODEL_FILES = [
+DATA_FILES = [
     "branch_sizes.npy",
     "branches.npy",
     "centers.npy",
     "ids.npy",
     "list_sizes.npy",
     "lists.npy",
-    "manifest.json",
+    "table.json",
     "vectors.npy",
 ]
+MODEL_FILES = ["manifest.json", *DATA_FILES]
 
 
 @pytest.fixture
@@ -341,13 +343,13 @@ def own_model(model, tmp_path):
     return Path(shutil.copytree(model, tmp_path / "model"))
 
 
-def change_manifest(folder, **changes):
-    manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(manifest | changes))
+def file_of(model, name):
+    return model / name if name == "manifest.json" else data_file(model, name)
 
 
 def test_the_model_has_the_files_that_are_damaged_below(model):
-    assert sorted(path.name for path in model.iterdir()) == MODEL_FILES
+    assert sorted(path.name for path in model.iterdir()) == ["data-000001", "manifest.json"]
+    assert sorted(path.name for path in (model / "data-000001").iterdir()) == DATA_FILES
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate", "info"])
@@ -363,14 +365,14 @@ def test_a_folder_that_is_no_model(photos, run_main):
 @pytest.mark.parametrize("name", MODEL_FILES)
 @pytest.mark.parametrize("keep", [0.0, 0.5, 0.99])
 def test_a_model_cut_short(name, keep, own_model, run_main):
-    file = own_model / name
+    file = file_of(own_model, name)
     file.write_bytes(file.read_bytes()[: int(keep * file.stat().st_size)])
     assert name in run_main("info", own_model).error
 
 
 @pytest.mark.parametrize("name", MODEL_FILES)
 def test_a_model_with_a_missing_file(name, own_model, run_main):
-    (own_model / name).unlink()
+    file_of(own_model, name).unlink()
     error = run_main("info", own_model).error
     assert name in error
     assert "missing" in error
@@ -378,22 +380,25 @@ def test_a_model_with_a_missing_file(name, own_model, run_main):
 
 @pytest.mark.parametrize("old", [b"{", b"}", b")", b"descr", b"NUMPY"])
 def test_a_model_with_a_damaged_array_of_the_right_size(old, own_model, run_main):
-    file = own_model / "vectors.npy"
+    file = data_file(own_model, "vectors.npy")
     data = file.read_bytes()
     file.write_bytes(data[:128].replace(old, b" " * len(old)) + data[128:])
+    assert "vectors.npy: its checksum is wrong" in run_main("info", own_model).error
+    forge_checksums(own_model)
     assert "vectors.npy" in run_main("info", own_model).error
 
 
-@pytest.mark.parametrize("version", [0, 2, 999, "1", None])
+@pytest.mark.parametrize("version", [0, 1, 999, "2", None])
 def test_a_model_of_another_format_version(version, own_model, run_main):
-    change_manifest(own_model, format_version=version)
+    forge_manifest(own_model, format_version=version)
     error = run_main("info", own_model).error
     assert f"model format {version!r}" in error
-    assert "reads format 1" in error
+    assert "reads format 2" in error
 
 
-def test_a_model_cannot_point_outside_its_folder(own_model, run_main):
-    change_manifest(own_model, files={"../secret": 3})
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "data-000001/../../secret", "data-000002/vectors.npy"])
+def test_a_model_cannot_point_outside_its_folder(name, own_model, run_main):
+    forge_manifest(own_model, files={name: [3, "0" * 64]})
     assert "not a path inside the model folder" in run_main("info", own_model).error
 
 
@@ -408,13 +413,13 @@ def fill_the_disk(monkeypatch, step):
         raise FULL
 
     if step == "arrays":
-        monkeypatch.setattr(vector_table, "save_array", half)
+        monkeypatch.setattr(vector_table, "save_stacked", half)
     elif step == "index":
         monkeypatch.setattr(faiss_lists, "save_stacked", half)
     elif step == "manifest":
-        monkeypatch.setattr(Path, "write_text", half)
+        monkeypatch.setattr(model_folder, "atomic_path", lambda path: half(path.with_name(".partial-x")))
     else:
-        monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: half(os.devnull))
+        monkeypatch.setattr(Path, "mkdir", lambda *_, **__: half(os.devnull))
 
 
 @pytest.mark.parametrize("step", ["folder", "arrays", "index", "manifest"])
@@ -431,7 +436,9 @@ def test_a_full_disk_leaves_the_old_model_as_it_was(step, own_model, photos, tmp
     before = content(tmp_path)
     fill_the_disk(monkeypatch, step)
     assert "No space left" in fit(photos, own_model, "--force", "-I", "form=ivf-8bit", "-I", "n_lists=4").error
-    assert content(tmp_path) == before
+    after = content(tmp_path)
+    after.pop("model/writer.lock", None)
+    assert after == before
 
 
 def test_a_full_disk_leaves_whole_cache_entries_only(photos, tmp_path, run_main, monkeypatch):

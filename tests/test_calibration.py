@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forged import forge_manifest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
@@ -275,8 +275,7 @@ def test_temperature_is_saved(classifier, tmp_path):
 @pytest.mark.parametrize("value", [0, -1.0, "warm", None])
 def test_damaged_temperature(classifier, tmp_path, value):
     classifier.calibrate().save(tmp_path / "model")
-    path = tmp_path / "model" / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "temperature": value}))
+    forge_manifest(tmp_path / "model", temperature=value)
     with pytest.raises(ModelFormatError, match="the manifest is damaged"):
         load(tmp_path / "model")
 

@@ -38,8 +38,12 @@ def test_opened_lists_answer_the_same_and_can_grow(form, dtype, can_map, tmp_pat
     late = clustered_vectors(50, 18, seed=5).astype(dtype)
     for grown in (index, again):
         grown.add(late, np.arange(N, N + 50))
-    assert not are_mapped(again._structure)
-    for got, expected in zip(again.search(late, 6), index.search(late, 6), strict=True):
+    assert are_mapped(again._structure) == can_map, "what was added has lists of its own"
+    assert (again.search(late, 6)[0] <= index.search(late, 6)[0]).all(), "two parts have more candidates, never fewer"
+    (tmp_path / "grown").mkdir()
+    again.save(tmp_path / "grown")
+    grown = FaissIndex.load(tmp_path / "grown", index.settings())
+    for got, expected in zip(grown.search(late, 6), index.search(late, 6), strict=True):
         assert got.tobytes() == expected.tobytes()
 
 

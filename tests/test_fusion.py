@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import json
 
 import numpy as np
 import pytest
+from forged import data_file, forge_checksums, forge_manifest
 from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -259,7 +259,7 @@ def test_save_and_load(fusion, tmp_path):
     assert again.images_ == fusion.images_
     assert again.describe() == fusion.describe()
     assert [name for name, _ in again.estimators] == ["nbnn", "local"]
-    assert load(tmp_path / "model" / "member1").method == "local-nbnn"
+    assert load(tmp_path / "model" / "data-000001" / "member1").method == "local-nbnn"
     assert not list((tmp_path / "model").rglob("*.pkl"))
     again.save(tmp_path / "copy")
     assert load(tmp_path / "copy").decision_function(images).tobytes() == fusion.decision_function(images).tobytes()
@@ -280,21 +280,25 @@ def test_save_and_load(fusion, tmp_path):
 )
 def test_damaged_manifest(fusion, tmp_path, change):
     fusion.save(tmp_path / "model")
-    path = tmp_path / "model" / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    forge_manifest(tmp_path / "model", **change)
     with pytest.raises(ModelFormatError, match="the manifest is damaged"):
         load(tmp_path / "model")
 
 
 def test_member_without_a_temperature(fusion, tmp_path):
     fusion.save(tmp_path / "model")
-    path = tmp_path / "model" / "member0" / "manifest.json"
-    fields = json.loads(path.read_text())
-    del fields["temperature"]
-    path.write_text(json.dumps(fields))
-    outer = tmp_path / "model" / "manifest.json"
-    listed = json.loads(outer.read_text())
-    listed["files"]["member0/manifest.json"] = path.stat().st_size
-    outer.write_text(json.dumps(listed))
+    forge_manifest(data_file(tmp_path / "model", "member0"), without=("temperature",))
+    forge_checksums(tmp_path / "model")
     with pytest.raises(ModelFormatError, match="not calibrated"):
         load(tmp_path / "model")
+
+
+def test_a_fusion_follows_its_folder(fusion, tmp_path):
+    with pytest.raises(InvalidInputError, match="can follow the folder"):
+        fusion.refresh()
+    fusion.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert not again.refresh()
+    fusion.save(tmp_path / "model", overwrite=True)
+    assert again.refresh()
+    assert again.describe() == fusion.describe()

@@ -1,7 +1,10 @@
 """Response vectors by hand, cells that sum to the whole, and the SVMs on top."""
 
+import json
+
 import numpy as np
 import pytest
+from forged import forge_manifest
 from synthetic import grating_set
 
 from lnbnn import load
@@ -76,8 +79,8 @@ def test_training_responses_leave_the_image_out():
 def test_svm_arrays_that_do_not_fit_are_refused(tmp_path):
     images, labels = grating_set(n_classes=2, n_images=3)
     LocalNBNNKernel(C=1.0, **SETTINGS).fit(images, labels).save(tmp_path / "model")
-    manifest = (tmp_path / "model" / "manifest.json").read_text(encoding="utf-8")
-    (tmp_path / "model" / "manifest.json").write_text(manifest.replace('"levels": 1', '"levels": 2'), encoding="utf-8")
+    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text(encoding="utf-8"))
+    forge_manifest(tmp_path / "model", params=manifest["params"] | {"levels": 2})
     with pytest.raises(ModelFormatError, match="SVM's arrays do not fit"):
         load(tmp_path / "model")
 

@@ -144,9 +144,9 @@ def test_float_descriptors_are_stored_too(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_model_folder_holds_plain_arrays(kind, tmp_path):
     fitted(kind).save(tmp_path / "model")
-    names = sorted(path.name for path in (tmp_path / "model").iterdir())
-    assert names == ["dual.npy", "intercepts.npy", "manifest.json", "pyramids.npy", "words.npy"]
-    assert np.load(tmp_path / "model" / "words.npy").dtype == np.uint8
+    names = sorted(path.name for path in (tmp_path / "model" / "data-000001").iterdir())
+    assert names == ["dual.npy", "intercepts.npy", "pyramids.npy", "table.json", "words.npy"]
+    assert np.load(tmp_path / "model" / "data-000001" / "words.npy").dtype == np.uint8
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lnbnn.classifiers.local_nbnn import LocalNBNN
     from lnbnn.classifiers.nbnn import NBNN
     from lnbnn.descriptors.dense_sift import DenseSIFT
+    from lnbnn.editing import edit
     from lnbnn.features import ImageFeatures
     from lnbnn.store import FeatureStore
 
@@ -33,6 +34,7 @@ __all__ = [
     "LateFusion",
     "LocalNBNN",
     "__version__",
+    "edit",
     "load",
 ]
 
@@ -44,6 +46,7 @@ _HOMES = {
     "LateFusion": "lnbnn.classifiers.fusion",
     "LocalNBNN": "lnbnn.classifiers.local_nbnn",
     "NBNN": "lnbnn.classifiers.nbnn",
+    "edit": "lnbnn.editing",
     "load": "lnbnn.classifiers",
 }
 

@@ -15,6 +15,7 @@ __all__ = ["load_array", "save_array", "save_stacked"]
 
 _MAP_FROM_BYTES = 1 << 20
 _ROWS_AT_ONCE = 1 << 16
+_NATIVE = {np.dtype(name).str for name in ("bool", "uint8", "int32", "int64", "float32", "float64")}
 
 
 def save_array(path: Path, array: NDArray[np.generic]) -> None:
@@ -50,7 +51,7 @@ def load_array(path: Path, *, ndim: int, dtypes: Sequence[str]) -> NDArray[np.ge
         raise ModelFormatError(f"{path}: missing; the model folder is incomplete, fit the model again.") from None
     except Exception as error:  # NumPy's header parser raises many types on damaged text
         raise ModelFormatError(f"{path}: not a readable array file ({error}); fit the model again.") from error
-    if fortran_order or len(shape) != ndim or dtype.name not in dtypes or any(side < 0 for side in shape):
+    if fortran_order or len(shape) != ndim or dtype.str not in _NATIVE or dtype.name not in dtypes or min(shape) < 0:
         raise ModelFormatError(
             f"{path}: expected a {ndim}-D array of {' or '.join(dtypes)}, got {dtype} of shape {shape}."
         )

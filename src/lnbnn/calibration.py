@@ -14,11 +14,13 @@ from lnbnn.errors import InvalidInputError
 
 __all__ = [
     "expected_calibration_error",
+    "false_accept_rates",
     "fit_fusion_weights",
     "fit_temperature",
     "fuse",
     "log_probabilities",
     "negative_log_likelihood",
+    "prominence",
 ]
 
 _MAX_SHARPNESS = 1e12  # of the inverse temperature, in units of the spread of the scores
@@ -157,6 +159,67 @@ def expected_calibration_error(
     bins = np.clip(np.ceil(confidence * n_bins).astype(np.intp) - 1, 0, n_bins - 1)
     gaps = np.bincount(bins, weights=right - confidence, minlength=n_bins)
     return float(np.abs(gaps).sum() / len(labels))
+
+
+def prominence(scores: NDArray[np.floating]) -> NDArray[np.float64]:
+    """How far the best class of each image stands out from the others: an image of no known class makes none stand out.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_images, n_classes)
+        Higher is better; -inf for a class that counts as absent. At least two must be there.
+
+    Returns
+    -------
+    ndarray of shape (n_images,)
+        (best - m) / sqrt(v + (a / 2)^2), with m, v and a the mean, variance and mean absolute value of the other
+        scores: in standard deviations, where a few others that happen to be equal do not make it infinite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> prominence(np.array([[6.0, 2.0, 2.0], [3.0, 3.0, -np.inf]]))
+    array([4., 0.])
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    there = values > -np.inf
+    if values.ndim != 2 or (len(values) and there.sum(axis=1).min() < 2):
+        raise InvalidInputError(f"prominence needs the scores of at least two classes; got shape {values.shape}.")
+    best = values.max(axis=1)
+    n_others = there.sum(axis=1) - 1
+    values = np.where(there, values, 0.0)
+    mean = (values.sum(axis=1) - best) / n_others
+    size = (np.abs(values).sum(axis=1) - np.abs(best)) / n_others
+    square = (np.square(values).sum(axis=1) - np.square(best)) / n_others
+    spread = np.sqrt(np.maximum(square - np.square(mean), 0.0) + np.square(size / 2.0))
+    spread = np.maximum(spread, 1e-9 * np.abs(best))  # where no other class was found at all
+    return np.divide(best - mean, spread, out=np.zeros_like(best), where=spread > 0)
+
+
+def false_accept_rates(values: NDArray[np.floating], unknown: NDArray[np.floating]) -> NDArray[np.float64]:
+    """The share of images of unknown classes that would be accepted if an image with this value was.
+
+    Parameters
+    ----------
+    values : ndarray
+        What images are accepted by, higher is better.
+    unknown : ndarray of shape (n,), ascending
+        The same for images whose class was not known.
+
+    Returns
+    -------
+    ndarray, of the shape of ``values``
+        (1 + number of unknown ones at least as high) / (n + 1): a conformal p-value. Accepting where it is at most r
+        accepts a new image of an unknown class with probability at most r, if it is like those in ``unknown``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> false_accept_rates(np.array([5.0, 2.0, 0.0]), np.array([1.0, 2.0, 3.0]))
+    array([0.25, 0.75, 1.  ])
+    """
+    n_above = len(unknown) - np.searchsorted(unknown, values, side="left")
+    return np.asarray((1.0 + n_above) / (len(unknown) + 1.0), np.float64)
 
 
 def _targets(labels: NDArray[np.integer], n_classes: int) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ __all__ = [
     "LnbnnError",
     "MissingExtraError",
     "ModelFormatError",
+    "ModelInUseError",
     "UnknownNameError",
 ]
 
@@ -40,3 +41,7 @@ class ImageReadError(LnbnnError, OSError):
 
 class ModelFormatError(LnbnnError, OSError):
     """A model folder is missing, cut short, damaged or of another version."""
+
+
+class ModelInUseError(LnbnnError, OSError):
+    """Another process is changing the model."""

@@ -73,6 +73,8 @@ def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item], n_job
     """Apply ``work`` to each item on ``n_jobs`` threads (None: all cores); yields in order, a few ahead at most."""
     if n_jobs is not None and (int(n_jobs) != n_jobs or n_jobs < 1):
         raise InvalidInputError(f"n_jobs must be a whole number, at least 1, or None for all cores; got {n_jobs}.")
+    if isinstance(items, list) and len(items) <= 1:
+        n_jobs = 1
     if n_jobs is None:
         from joblib import cpu_count  # respects affinity and the limits of containers
 

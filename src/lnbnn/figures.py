@@ -24,6 +24,7 @@ __all__ = [
     "k_figure",
     "save_figure",
     "scaling_figure",
+    "unknown_figure",
 ]
 
 _INK = "#222222"
@@ -166,6 +167,25 @@ def _plain_ticks(axes: Any, values: NDArray[np.integer], n_most: int) -> None:
     shown = values[:: -(-len(values) // n_most)]
     axes.set_xticks(shown, [str(value) for value in shown], fontsize=8)
     axes.set_xticks([], minor=True)
+
+
+def unknown_figure(results: dict[str, Any]) -> Figure:
+    """The rate that was asked for against the share of unknown images accepted, and what it costs the known ones."""
+    rates = 100 * np.array(results["rates"])
+    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot([0, 100], [0, 100], color="#999999", lw=1, ls="--", label="as promised")
+    for run in results["runs"]:
+        left.plot(rates, 100 * np.array(run["false_accepts"]), color=_FOR, lw=0.8, alpha=0.5)
+    left.plot(rates, 100 * np.array(results["false_accepts"]), color=_FOR, marker="o", ms=4, label="measured, mean")
+    left.set(xlim=(0, 92), ylim=(0, 92), xlabel="--reject, %", ylabel="images of unknown classes accepted, %")
+    right.plot(rates, 100 * np.array(results["known_accepted"]), color=_AGAINST, marker="o", ms=4, label="accepted")
+    right.plot(rates, 100 * np.array(results["known_right"]), color="#1b6e3c", marker="o", ms=4, label="and right")
+    right.set(xlim=(0, 92), ylim=(0, 100), xlabel="--reject, %", ylabel="images of known classes, %")
+    for axes in (left, right):
+        axes.legend(frameon=False, fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
 
 
 def _draw_patches(axes, gray, evidence, n_patches):  # type: ignore[no-untyped-def]

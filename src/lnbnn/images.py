@@ -14,7 +14,16 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from lnbnn.errors import ImageReadError, InvalidInputError
 
-__all__ = ["IMAGE_SUFFIXES", "MAX_PIXELS", "decode_gray", "read_bytes", "read_gray", "resize_longest", "to_gray"]
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "MAX_PIXELS",
+    "decode_gray",
+    "jpeg_thumbnail",
+    "read_bytes",
+    "read_gray",
+    "resize_longest",
+    "to_gray",
+]
 
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".dib", ".gif", ".tif", ".tiff", ".webp"}
@@ -150,3 +159,21 @@ def _gray_of_pillow(picture: Image.Image) -> NDArray[np.uint8]:
 
 def _scale_to_8_bits(values: NDArray[Any], full: float) -> NDArray[np.uint8]:
     return (values * (255.0 / full) + 0.5).astype(np.uint8)
+
+
+def jpeg_thumbnail(path: str | PathLike[str], longest_side: int) -> bytes:
+    """A small upright copy of a picture file, in colour, as the bytes of a JPEG file."""
+    data = read_bytes(path)
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            if picture.width * picture.height > MAX_PIXELS:
+                raise Image.DecompressionBombError
+            picture.draft("RGB", (2 * longest_side, 2 * longest_side))
+            small = ImageOps.exif_transpose(picture).convert("RGBA")
+            small.thumbnail((longest_side, longest_side))
+            laid = Image.alpha_composite(Image.new("RGBA", small.size, "white"), small).convert("RGB")
+            buffer = io.BytesIO()
+            laid.save(buffer, "JPEG", quality=80)
+    except Exception as error:  # as in decode_gray
+        raise ImageReadError(f"{path}: cannot be shown ({error}).") from error
+    return buffer.getvalue()

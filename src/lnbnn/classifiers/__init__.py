@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lnbnn.errors import ModelFormatError, UnknownNameError
-from lnbnn.model_folder import read_manifest
+from lnbnn.model_folder import open_model
 from lnbnn.registry import resolve
 
 if TYPE_CHECKING:
@@ -31,10 +30,13 @@ COMBINATIONS = {"fusion": "lnbnn.classifiers.fusion:LateFusion"}
 
 
 def load(path: str | os.PathLike[str]) -> ImageClassifier:
-    """Open a model folder written by a classifier's ``save``; large arrays are memory-mapped."""
-    manifest = read_manifest(path)
+    """Open a model folder written by a classifier's ``save``; large arrays are memory-mapped.
+
+    The model stays what it is now, whatever happens to the folder; :meth:`refresh` brings it up to date.
+    """
+    snapshot = open_model(path)
     try:
-        kind = resolve({**CLASSIFIERS, **COMBINATIONS}, manifest.get("method", ""), "method")
+        kind = resolve({**CLASSIFIERS, **COMBINATIONS}, str(snapshot.manifest.get("method")), "method")
     except UnknownNameError as error:
         raise ModelFormatError(f"{path}: {error}") from error
-    return kind._from_manifest(Path(path), manifest)
+    return kind._from_snapshot(snapshot)

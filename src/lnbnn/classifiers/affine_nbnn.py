@@ -16,6 +16,7 @@ from lnbnn.classifiers.neighbors import ids_of_image, image_of_id
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.extraction import Progress
+from lnbnn.indexes import LeaveOut
 from lnbnn.scoring import Updates, nbnn_updates
 
 __all__ = ["AffineNBNN"]
@@ -109,7 +110,7 @@ class AffineNBNN(NBNN):
         if not _is_number(self.balance) or not 0.0 <= self.balance <= 1.0:
             raise InvalidInputError(f"balance must be a number from 0 to 1; got {self.balance!r}.")
 
-    def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
+    def _updates_of(self, vectors: NDArray[np.generic], leave_out: LeaveOut) -> Updates:
         """What each descriptor adds to the corrected distance: (alpha_c d_c + beta_c) / n."""
         plain = super()._updates_of(vectors, leave_out)
         corrected = self.alpha_[plain.labels] * plain.values + self.beta_[plain.labels]

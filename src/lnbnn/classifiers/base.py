@@ -15,12 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lnbnn.classifiers.estimator import check_is_fitted
+from lnbnn.classifiers.living import LivingMixin
 from lnbnn.classifiers.probabilities import ProbabilityMixin
 from lnbnn.descriptors import Descriptor, make_descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
-from lnbnn.extraction import ImageLike, Progress, features_of, iter_features, map_in_order, name_of, no_progress
+from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, name_of, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.model_folder import write_model
+from lnbnn.image_table import StoredImage, read_table, table_fields, write_table
+from lnbnn.intake import Intake, check_labels, no_descriptors
+from lnbnn.model_folder import Snapshot, write_model
 from lnbnn.settings import check_whole, plain
 from lnbnn.store import FeatureStore
 from lnbnn.version import __version__
@@ -32,11 +35,17 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReferenceImage:
-    """One labelled image of a fitted model; ``label`` is the place of its class in ``classes_``."""
+    """One labelled image of a fitted model.
+
+    ``label`` is the place of its class in ``classes_``; the ``id`` stays with the image for as long as the model lives;
+    ``digest`` is the SHA-256 of its content.
+    """
 
     name: str
     label: int
     n_descriptors: int
+    id: int
+    digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,10 @@ class Answer:
     """What a classifier says of one image.
 
     ``ranking`` holds (label, score) for every class, best first. An image that cannot be read, or has no descriptors,
-    gets no label, an empty ranking and the reason; ``unreadable`` tells the two apart.
+    gets no label, an empty ranking and the reason; ``unreadable`` tells the two apart. ``is_unknown``: the image was
+    rejected, and has a ranking but no label. Of a calibrated model, ``probabilities`` holds the probability of each
+    class of the ranking, if the image is of one of the classes; of one calibrated for rejecting,
+    ``false_accept_rate`` is the smallest rate at which it is accepted.
     """
 
     name: str
@@ -52,9 +64,12 @@ class Answer:
     ranking: tuple[tuple[Any, float], ...]
     reason: str | None = None
     unreadable: bool = False
+    is_unknown: bool = False
+    probabilities: tuple[float, ...] = ()
+    false_accept_rate: float | None = None
 
 
-class ImageClassifier(ProbabilityMixin):
+class ImageClassifier(LivingMixin, ProbabilityMixin):
     """Base of all classifiers: images in, local descriptors between, scores out.
 
     A subclass stores its settings in a constructor of its own, as scikit-learn asks, and writes the methods under
@@ -63,8 +78,6 @@ class ImageClassifier(ProbabilityMixin):
 
     method: ClassVar[str]
     """The registry name."""
-    is_incremental: ClassVar[bool] = False
-    """Whether images can be added to a fitted model, by :meth:`partial_fit`."""
 
     descriptor: str | Descriptor
     descriptor_params: dict[str, Any] | None
@@ -100,88 +113,36 @@ class ImageClassifier(ProbabilityMixin):
         """
         self.check_settings()
         images = list(X)
-        given = _check_labels(y, len(images))
+        given = check_labels(y, len(images))
         self.__dict__.pop("classes_", None)  # a fit that fails leaves no half-new model
         self.__dict__.pop("temperature_", None)
         self.descriptor_ = self._make_descriptor()
         self._start_fit()
-        kept: list[tuple[str, Any, int]] = []
-        for name, label, features in self._usable(images, given, on_error, store, progress):
-            self._add_image(features, len(kept), label)
-            kept.append((name, label, len(features)))
-        self._set_images(given, kept)
-        self._end_fit(progress)
-        return self
-
-    def partial_fit(
-        self,
-        X: Sequence[ImageLike],
-        y: ArrayLike,
-        *,
-        on_error: str = "raise",
-        store: FeatureStore | None = None,
-        progress: Progress = no_progress,
-    ) -> Self:
-        """Add labelled images, of known or new classes, to a fitted model; parameters as of :meth:`fit`.
-
-        Only methods that learn nothing across images can do this; the others say so. The features are read before
-        anything is changed.
-        """
-        if not self.is_incremental:
-            raise InvalidInputError(f"method {self.method!r} learns from all images together; fit it again with all.")
-        if not hasattr(self, "classes_"):
-            return self.fit(X, y, on_error=on_error, store=store, progress=progress)
-        images = list(X)
-        given = _check_labels(y, len(images))
-        classes = self.classes_.tolist()
-        if type(given[0]) is not type(classes[0]):
-            raise InvalidInputError(f"labels must be of the kind of {classes[0]!r}, as before; got {given[0]!r}.")
-        added = list(self._usable(images, given, on_error, store, progress))
-        if not added:
-            raise InvalidInputError(f"none of the {len(images)} images can be used: {self.skipped_[0][1]}")
-        kept = [(image.name, classes[image.label], image.n_descriptors) for image in self.images_]
-        self._resume_fit()
-        for name, label, features in added:
-            self._add_image(features, len(kept), label)
-            kept.append((name, label, len(features)))
-        self.__dict__.pop("temperature_", None)
-        self._set_images(given, kept)
-        self._end_fit(progress)
-        return self
-
-    def _usable(
-        self,
-        images: list[ImageLike],
-        given: list[Any],
-        on_error: str,
-        store: FeatureStore | None,
-        progress: Progress,
-    ) -> Iterator[tuple[str, Any, ImageFeatures]]:
-        """Name, label and features of the images that have descriptors; the others go to ``skipped_``."""
-        if on_error not in ("raise", "skip"):
-            raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
-        self.skipped_: list[tuple[str, str]] = []
-        found = iter_features(images, self.descriptor_, n_jobs=self.n_jobs, store=store)
-        for position, features in enumerate(found):
-            name = name_of(images[position], position)
-            if isinstance(features, ImageReadError):
-                if on_error == "raise":
-                    raise features
-                self.skipped_.append((name, str(features)))
-            elif len(features) == 0:
-                self.skipped_.append((name, _no_descriptors(name)))
-            else:
-                yield name, given[position], features
-            progress("reading images", position + 1, len(images))
-
-    def _set_images(self, given: list[Any], kept: list[tuple[str, Any, int]]) -> None:
+        intake = Intake(self.descriptor_)
+        self.skipped_: list[tuple[str, str]] = intake.skipped
+        kept: list[StoredImage] = []
+        found = intake.read(
+            images, given, first_id=0, on_error=on_error, n_jobs=self.n_jobs, store=store, progress=progress
+        )
+        for image, features in found:
+            self._add_image(features, image.id, image.label)
+            self._feature_kind = (features.n_dims, features.descriptors.dtype.name)
+            kept.append(image)
         if not kept:
-            raise InvalidInputError(f"none of the {len(self.skipped_)} images can be used: {self.skipped_[0][1]}")
-        labels = np.asarray([label for _, label, _ in kept])
-        self.classes_, places = np.unique(labels, return_inverse=True)
-        for label in sorted(set(given) - set(self.classes_.tolist())):
+            raise InvalidInputError(f"none of the {len(intake.skipped)} images can be used: {intake.skipped[0][1]}")
+        for label in sorted(set(given) - {image.label for image in kept}):
             _logger.warning("class %r is left out: none of its images can be used", label)
-        self.images_ = [ReferenceImage(name, int(place), n) for (name, _, n), place in zip(kept, places, strict=True)]
+        self._set_images(kept)
+        self.next_id_, self.n_changes_, self._snapshot = len(kept), 0, None
+        self._end_fit(progress)
+        return self
+
+    def _set_images(self, images: list[StoredImage]) -> None:
+        self.classes_, places = np.unique(np.asarray([image.label for image in images]), return_inverse=True)
+        self.images_ = [
+            ReferenceImage(image.name, int(place), image.n_descriptors, image.id, image.digest)
+            for image, place in zip(images, places, strict=True)
+        ]
 
     # ---- answering ----------------------------------------------------------------------------------------------
 
@@ -204,22 +165,58 @@ class ImageClassifier(ProbabilityMixin):
             progress("classifying", row + 1, len(images))
         return result
 
-    def predict(self, X: Sequence[ImageLike]) -> NDArray[np.generic]:
-        """The class with the highest score; of equal ones the first in ``classes_``."""
-        return self.fitted_classes()[np.argmax(self.decision_function(X), axis=1)]
+    def predict(self, X: Sequence[ImageLike], *, reject: float | None = None) -> NDArray[np.generic]:
+        """The class with the highest score; of equal ones the first in ``classes_``.
 
-    def iter_answers(self, X: Sequence[ImageLike], *, store: FeatureStore | None = None) -> Iterator[Answer]:
-        """An :class:`Answer` an image, in order, each as soon as it is known; a bad file does not stop the rest."""
+        Parameters
+        ----------
+        reject : float, optional
+            Of images of unknown classes, accept at most this share; images that are not accepted get None, in an array
+            of objects. The model must be calibrated for it: ``calibrate(unknown=True)``.
+        """
+        classes = self.fitted_classes()
+        check_rate(reject)
+        scores = self.decision_function(X)
+        labels = classes[np.argmax(scores, axis=1)]
+        if reject is None:
+            return labels
+        labels = labels.astype(object)
+        labels[self.false_accept_rates(scores) > reject] = None
+        return labels
+
+    def iter_answers(
+        self, X: Sequence[ImageLike], *, store: FeatureStore | None = None, reject: float | None = None
+    ) -> Iterator[Answer]:
+        """An :class:`Answer` an image, in order, each as soon as it is known; a bad file does not stop the rest.
+
+        With ``reject`` as of :meth:`predict`.
+        """
         images = list(X)
-        for position, found in enumerate(self._iter_scores(images, store)):
+        can_reject = hasattr(self, "unknown_prominence_")
+        if reject is not None:
+            check_rate(reject)
+            self.false_accept_rates(np.ones((0, 2)))
+        for position, found in enumerate(self._iter_scores(images, store, score=self._scores_and_log_proba)):
             name = name_of(images[position], position)
             if isinstance(found, ImageReadError):
                 yield Answer(name, None, (), str(found), unreadable=True)
             elif found is None:
-                yield Answer(name, None, (), _no_descriptors(name))
+                yield Answer(name, None, (), no_descriptors(name))
             else:
-                ranking = self.ranking(found)
-                yield Answer(name, ranking[0][0], ranking)
+                rows = np.atleast_2d(found)
+                ranking = self.ranking(rows[0])
+                rate = float(self.false_accept_rates(rows[:1])[0]) if can_reject else None
+                is_unknown = reject is not None and rate is not None and rate > reject
+                probabilities = np.exp(rows[-1][np.argsort(-rows[0], kind="stable")]) if self._is_calibrated() else ()
+                label = None if is_unknown else ranking[0][0]
+                yield Answer(
+                    name,
+                    label,
+                    ranking,
+                    is_unknown=is_unknown,
+                    probabilities=tuple(map(float, probabilities)),
+                    false_accept_rate=rate,
+                )
 
     def ranking(self, scores: NDArray[np.float64]) -> tuple[tuple[Any, float], ...]:
         """All classes with their scores, best first; equal ones in the order of ``classes_``."""
@@ -251,12 +248,43 @@ class ImageClassifier(ProbabilityMixin):
     def _start_fit(self) -> None:
         """Make ready for the first image."""
 
-    def _resume_fit(self) -> None:
-        """Make ready for more images after a fit; only of methods that are incremental."""
+    def _resume_fit(self, keeps_structure: bool = False) -> None:
+        """Make ready for changes after a fit; only of methods that are incremental, as the three below.
+
+        With ``keeps_structure`` the indexes are known to bear the changes as they are.
+        """
+
+    def _remove_image(self, image: StoredImage) -> None:
+        """Forget one labelled image."""
+
+    def _relabel_image(self, image: StoredImage, label: Any) -> None:
+        """Give one labelled image another label."""
+
+    def _compact(self, *, full: bool, progress: Progress) -> None:
+        """Make what is outgrown anew; with ``full`` also drop what is left of removed images."""
+
+    def inconsistencies(self) -> list[str]:
+        """What does not fit together in a model whose files are whole, one line each; every row is looked at."""
+        return []
+
+    def absorb(self, other: ImageClassifier, *, progress: Progress = no_progress) -> list[tuple[int, int]]:
+        """Take in the images of another model of the same method and settings, under new ids.
+
+        Returns
+        -------
+        list of (id in the other, id in this one)
+            The images left out because their content is here already.
+        """
+        self._check_incremental()
+        raise NotImplementedError
+
+    def _min_descriptors(self) -> int:
+        """How many descriptors a model must hold for a search."""
+        return 1
 
     @abstractmethod
     def _add_image(self, features: ImageFeatures, number: int, label: Any) -> None:
-        """Take in one labelled image that has descriptors; ``number`` counts them from 0."""
+        """Take in one labelled image that has descriptors; ``number`` is its id."""
 
     @abstractmethod
     def _end_fit(self, progress: Progress) -> None:
@@ -287,49 +315,55 @@ class ImageClassifier(ProbabilityMixin):
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model as a folder; see ``docs/model-format.md``. Opened again by :func:`lnbnn.load`."""
-        classes = self.fitted_classes()
-        manifest = {
+        images = self.stored_images()
+        write_model(path, self._manifest(images), lambda folder: self._save_all(folder, images), overwrite=overwrite)
+
+    def _manifest(self, images: list[StoredImage]) -> dict[str, Any]:
+        return {
             "lnbnn_version": __version__,
             "method": self.method,
             "params": self.plain_params(),
-            "classes": classes.tolist(),
-            "images": [[image.name, image.label, image.n_descriptors] for image in self.images_],
+            "is_incremental": self.is_incremental,
+            "min_descriptors": self._min_descriptors(),
+            "features": list(self._feature_kind),
+            **table_fields(images),
+            "next_id": self.next_id_,
+            "n_indexed": sum(image.n_descriptors for image in images),
+            "n_changes": self.n_changes_,
+            **self._calibration_fields(),
         }
-        if hasattr(self, "temperature_"):
-            manifest["temperature"] = self.temperature_
-        write_model(path, manifest, self._save_parts, overwrite=overwrite)
+
+    def _save_all(self, folder: Path, images: list[StoredImage]) -> None:
+        self._save_parts(folder)
+        write_table(folder, images)
 
     @classmethod
-    def _from_manifest(cls, folder: Path, manifest: dict[str, Any]) -> Self:
+    def _from_snapshot(cls, snapshot: Snapshot) -> Self:
         """The fitted classifier that :meth:`save` wrote; the manifest's fields are checked as they are taken."""
+        folder, manifest = snapshot.folder, snapshot.manifest
         try:
             classifier = cls(**manifest["params"])
             classifier.check_settings()
             classifier.descriptor_ = classifier._make_descriptor()
-            classes = manifest["classes"]
-            if not classes or len({type(label) for label in classes}) != 1 or not isinstance(classes[0], str | int):
-                raise ValueError("classes must be all strings or all whole numbers")
-            classifier.classes_ = np.asarray(classes)
-            classifier.images_ = [
-                ReferenceImage(str(name), int(label), int(n_descriptors))
-                for name, label, n_descriptors in manifest["images"]
-            ]
-            if not all(0 <= image.label < len(classes) for image in classifier.images_):
-                raise ValueError("an image's class is not in the list of classes")
-            if "temperature" in manifest:
-                classifier.temperature_ = float(manifest["temperature"])
-                if not 0.0 < classifier.temperature_ < np.inf:
-                    raise ValueError(f"temperature {classifier.temperature_}")
+            n_dims, dtype = manifest["features"]
+            classifier._feature_kind = (int(n_dims), str(dtype))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModelFormatError(f"{folder}: the manifest is damaged ({error}); fit the model again.") from error
-        classifier.skipped_ = []
+        classifier.skipped_, classifier.next_id_, classifier.n_changes_ = [], 0, 0
         warm_up = threading.Thread(target=classifier.descriptor_.warm_up)  # while the files are read
         warm_up.start()
         try:
-            classifier._load_parts(folder)
+            classifier._set_images(read_table(snapshot.data))
+            classifier._load_parts(snapshot.data)
+            classifier._follow(snapshot)
         finally:
             warm_up.join()
         return classifier
+
+    def _reopen(self, snapshot: Snapshot) -> None:
+        n_jobs = self.n_jobs
+        self.__dict__ = type(self)._from_snapshot(snapshot).__dict__
+        self.n_jobs = n_jobs
 
     def plain_params(self) -> dict[str, Any]:
         """The settings as plain values; the number of threads is left out, a descriptor object becomes its name."""
@@ -361,19 +395,7 @@ class ImageClassifier(ProbabilityMixin):
         return self.classes_
 
 
-def _no_descriptors(name: str) -> str:
-    return f"{name}: no descriptors; the picture is flat or too small."
-
-
-def _check_labels(y: ArrayLike, n_images: int) -> list[Any]:
-    labels = np.asarray(y)
-    if labels.shape != (n_images,):
-        raise InvalidInputError(f"y must hold one label an image ({n_images}); got shape {labels.shape}.")
-    if n_images == 0:
-        raise InvalidInputError("fit needs at least one image; got none.")
-    given: list[Any] = y.tolist() if isinstance(y, np.ndarray) else list(y)  # type: ignore[arg-type]
-    all_text = all(isinstance(label, str) for label in given)
-    all_whole = all(isinstance(label, int | np.integer) and not isinstance(label, bool) for label in given)
-    if not (all_text or all_whole):
-        raise InvalidInputError(f"labels must be all strings or all whole numbers; got dtype {labels.dtype}.")
-    return [label if all_text else int(label) for label in given]
+def check_rate(rate: float | None) -> None:
+    """Raise unless a rate to reject by is a number between 0 and 1."""
+    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.0 < rate < 1.0):
+        raise InvalidInputError(f"reject must be the share of unknown images to accept, between 0 and 1; got {rate!r}.")

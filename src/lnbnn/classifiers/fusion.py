@@ -18,7 +18,7 @@ from lnbnn.classifiers.probabilities import ProbabilityMixin, can_be_held_out, c
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.model_folder import write_model
+from lnbnn.model_folder import Snapshot, write_model
 from lnbnn.settings import check_whole, plain
 from lnbnn.store import FeatureStore
 from lnbnn.version import __version__
@@ -196,10 +196,17 @@ class LateFusion(ImageClassifier):
 
         return map_in_order(work, images, self.n_jobs)
 
-    def calibrate(self, held_out: ArrayLike | None = None, *, progress: Progress = no_progress) -> Self:
+    def calibrate(
+        self, held_out: ArrayLike | None = None, *, unknown: bool = False, progress: Progress = no_progress
+    ) -> Self:
         """Nothing to do: ``fit`` has calibrated the methods and their sum."""
+        if unknown:
+            raise InvalidInputError("a fusion cannot leave a class out, so it cannot tell what is unknown.")
         self.fitted_classes()
         return self
+
+    def _is_calibrated(self) -> bool:
+        return True
 
     def _check_calibrated(self) -> None:
         """The fused scores are log-probabilities from the start."""
@@ -225,6 +232,7 @@ class LateFusion(ImageClassifier):
             "lnbnn_version": __version__,
             "method": self.method,
             "params": self.plain_params(),
+            "is_incremental": False,
             "classes": classes.tolist(),
             "members": names,
             "weights": self.weights_.tolist(),
@@ -237,7 +245,8 @@ class LateFusion(ImageClassifier):
         write_model(path, manifest, write_members, overwrite=overwrite)
 
     @classmethod
-    def _from_manifest(cls, folder: Path, manifest: dict[str, Any]) -> Self:
+    def _from_snapshot(cls, snapshot: Snapshot) -> Self:
+        folder, manifest = snapshot.data, snapshot.manifest
         try:
             names = [str(name) for name in manifest["members"]]
             weights = np.array(manifest["weights"], dtype=np.float64)
@@ -255,6 +264,7 @@ class LateFusion(ImageClassifier):
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModelFormatError(f"{folder}: the manifest is damaged ({error}); fit the model again.") from error
         fusion.weights_ = weights
+        fusion._snapshot = snapshot
         return fusion
 
     def plain_params(self) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.classifiers.neighbors import NeighborClassifier, ids_of_image, image_of_id
+from lnbnn.classifiers.neighbors import NeighborClassifier, check_count, ids_of_image, image_of_id
 from lnbnn.descriptors import Descriptor
-from lnbnn.errors import InvalidInputError
+from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress
-from lnbnn.indexes import INDEXES, make_index
+from lnbnn.image_table import StoredImage
+from lnbnn.indexes import INDEXES, Index, LeaveOut, make_index
 from lnbnn.registry import resolve
 from lnbnn.scoring import SCORES, Updates, local_nbnn_updates
 from lnbnn.settings import check_whole
@@ -116,7 +117,7 @@ class LocalNBNN(NeighborClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def neighbors(self, image: ImageLike) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def neighbors(self, image: ImageLike) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """The k + 1 nearest neighbours of each query descriptor of an image, nearest first.
 
         Returns
@@ -127,12 +128,12 @@ class LocalNBNN(NeighborClassifier):
         return self._search(self._vectors(self.query_features(image)), None)
 
     def _search(
-        self, vectors: NDArray[np.generic], leave_out: range | None
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        self, vectors: NDArray[np.generic], leave_out: LeaveOut
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         distances, ids = self.index_.search(vectors, self._n_searched(), leave_out=leave_out)
-        return distances, self._image_labels[image_of_id(ids)]
+        return distances, self._labels_of(ids)
 
-    def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
+    def _updates_of(self, vectors: NDArray[np.generic], leave_out: LeaveOut) -> Updates:
         """dist_C - dist_B of each query descriptor for the classes among its k nearest neighbours."""
         return local_nbnn_updates(
             *self._search(vectors, leave_out),
@@ -149,7 +150,8 @@ class LocalNBNN(NeighborClassifier):
 
     def reference_vectors(self, number: int) -> NDArray[np.generic]:
         """The indexed descriptors of a labelled image, location included."""
-        return self.index_.vectors_of(ids_of_image(number, self.images_[number].n_descriptors))
+        image = self.images_[number]
+        return self.index_.vectors_of(ids_of_image(image.id, image.n_descriptors))
 
     def check_settings(self) -> None:
         super().check_settings()
@@ -162,8 +164,20 @@ class LocalNBNN(NeighborClassifier):
     def _start_fit(self) -> None:
         self.index_ = make_index(self.index, self.index_params)
 
+    def _indexes(self) -> list[tuple[Index, int | None]]:
+        return [(self.index_, None)]
+
+    def _resume_fit(self, keeps_structure: bool = False) -> None:
+        self.index_.keeps_structure = keeps_structure
+
     def _add_reference(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None:
         self.index_.add(vectors, ids)
+
+    def _remove_image(self, image: StoredImage) -> None:
+        self.index_.remove(np.array(ids_of_image(image.id, image.n_descriptors), np.int64))
+
+    def _min_descriptors(self) -> int:
+        return int(self.n_neighbors) + 1 if self.background_rank is None else int(self.background_rank)
 
     def _end_fit(self, progress: Progress) -> None:
         n_indexed = len(self.index_)
@@ -183,17 +197,27 @@ class LocalNBNN(NeighborClassifier):
         self._set_image_labels()
 
     def _set_image_labels(self) -> None:
+        self.index_.keeps_structure = False
         labels = np.array([image.label for image in self.images_], dtype=np.int64)
-        self._image_labels = np.append(labels, -1)  # no neighbour, image -1, has the label -1
+        self._image_labels = np.full(self.images_[-1].id + 2, -1, np.int32)  # by id; the last one is that of no image
+        self._image_labels[[image.id for image in self.images_]] = labels
         n_descriptors = np.bincount(labels, weights=[image.n_descriptors for image in self.images_])
         self._class_weights = n_descriptors.mean() / n_descriptors
+
+    def _labels_of(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The place of the class of each descriptor id in ``classes_``; -1 where there is none."""
+        images = image_of_id(ids)
+        if images.size and (images.max() >= len(self._image_labels) or images.min() < -1):
+            raise ModelFormatError("the index holds images that the model does not; fit the model again.")
+        return self._image_labels[images]
 
     def _save_parts(self, folder: Path) -> None:
         self.index_.save(folder)
 
     def _load_parts(self, folder: Path) -> None:
-        self._set_image_labels()
         self.index_ = resolve(INDEXES, self.index, "index").load(folder, self.index_params or {})
+        check_count(folder, self.index_, self.images_)
+        self._set_image_labels()
 
     def describe(self) -> str:
         """One line that says how the answer is found."""

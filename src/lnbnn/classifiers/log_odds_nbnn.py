@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from lnbnn.classifiers.nbnn import NBNN
 from lnbnn.descriptors import Descriptor
 from lnbnn.extraction import ImageLike, map_in_order
+from lnbnn.indexes import LeaveOut
 from lnbnn.location import UNIT_LENGTH
 from lnbnn.scoring import Updates, log_odds_updates
 
@@ -82,5 +83,5 @@ class LogOddsNBNN(NBNN):
         unit = UNIT_LENGTH**2 if self.indexes_[0].dtype == np.uint8 else 1.0
         return log_odds_updates(distances / unit, positive_only=positive_only)
 
-    def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
+    def _updates_of(self, vectors: NDArray[np.generic], leave_out: LeaveOut) -> Updates:
         return self.increments(self._class_distances(vectors, leave_out), positive_only=self.positive_only)

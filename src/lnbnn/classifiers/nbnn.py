@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.classifiers.neighbors import NeighborClassifier, ids_of_image
+from lnbnn.classifiers.neighbors import NeighborClassifier, check_count, ids_of_image
 from lnbnn.descriptors import Descriptor
 from lnbnn.extraction import ImageLike, Progress
-from lnbnn.indexes import INDEXES, Index, make_index
+from lnbnn.image_table import StoredImage
+from lnbnn.indexes import INDEXES, Index, LeaveOut, make_index
 from lnbnn.registry import resolve
 from lnbnn.scoring import Updates, nbnn_updates
 
@@ -76,23 +77,40 @@ class NBNN(NeighborClassifier):
         """
         return self._class_distances(self._vectors(self.query_features(image)), None)
 
-    def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
+    def _updates_of(self, vectors: NDArray[np.generic], leave_out: LeaveOut) -> Updates:
         """Squared distance of each query descriptor to its nearest neighbour in every class."""
         return nbnn_updates(self._class_distances(vectors, leave_out))
 
-    def _class_distances(self, vectors: NDArray[np.generic], leave_out: range | None) -> NDArray[np.float32]:
+    def _class_distances(self, vectors: NDArray[np.generic], leave_out: LeaveOut) -> NDArray[np.float32]:
         return np.hstack([index.search(vectors, 1, leave_out=leave_out)[0] for index in self.indexes_])
 
     def reference_vectors(self, number: int) -> NDArray[np.generic]:
         """The indexed descriptors of a labelled image, location included."""
         image = self.images_[number]
-        return self.indexes_[image.label].vectors_of(ids_of_image(number, image.n_descriptors))
+        return self.indexes_[image.label].vectors_of(ids_of_image(image.id, image.n_descriptors))
 
     def _start_fit(self) -> None:
         self._by_label: dict[Any, Index] = {}
 
-    def _resume_fit(self) -> None:
+    def _indexes(self) -> list[tuple[Index, int | None]]:
+        return [(index, place) for place, index in enumerate(self.indexes_)]
+
+    def _resume_fit(self, keeps_structure: bool = False) -> None:
         self._by_label = dict(zip(self.classes_.tolist(), self.indexes_, strict=True))
+        for index in self.indexes_:
+            index.keeps_structure = keeps_structure
+
+    def _remove_image(self, image: StoredImage) -> None:
+        index = self._by_label[image.label]
+        index.remove(np.array(ids_of_image(image.id, image.n_descriptors), np.int64))
+        if len(index) == 0:
+            del self._by_label[image.label]
+
+    def _relabel_image(self, image: StoredImage, label: Any) -> None:
+        ids = ids_of_image(image.id, image.n_descriptors)
+        vectors = self._by_label[image.label].vectors_of(ids)
+        self._remove_image(image)
+        self._add_reference(vectors, np.array(ids, np.int64), label)
 
     def _add_reference(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None:
         if label not in self._by_label:
@@ -103,6 +121,7 @@ class NBNN(NeighborClassifier):
         self.indexes_ = [self._by_label[label] for label in self.classes_.tolist()]
         del self._by_label
         for place, index in enumerate(self.indexes_):
+            index.keeps_structure = False
             index.build()
             progress("building the indexes", place + 1, len(self.indexes_))
 
@@ -115,6 +134,8 @@ class NBNN(NeighborClassifier):
         kind = resolve(INDEXES, self.index, "index")
         places = range(len(self.classes_))
         self.indexes_ = [kind.load(folder / f"{place:05d}", self.index_params or {}) for place in places]
+        for place, index in enumerate(self.indexes_):
+            check_count(folder / f"{place:05d}", index, (image for image in self.images_ if image.label == place))
 
     def describe(self) -> str:
         """One line that says how the answer is found."""

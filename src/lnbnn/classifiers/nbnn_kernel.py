@@ -24,6 +24,7 @@ from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
+from lnbnn.indexes import LeaveOut
 from lnbnn.location import UNIT_LENGTH
 from lnbnn.responses import RESPONSES, cell_totals, response_vectors
 from lnbnn.scoring import Updates
@@ -94,7 +95,7 @@ class ResponseSVM(NeighborClassifier):
         shape = (len(images), len(self.fitted_classes()))
         return np.reshape(totals, shape), np.reshape(scores, shape)
 
-    def _own_and_response(self, vectors: NDArray[np.generic], leave_out: range | None) -> NDArray[np.float64]:
+    def _own_and_response(self, vectors: NDArray[np.generic], leave_out: LeaveOut) -> NDArray[np.float64]:
         return self._row(self._updates_of(vectors, leave_out), vectors)
 
     def _row(self, updates: Updates, vectors: NDArray[np.generic]) -> NDArray[np.float64]:

@@ -3,41 +3,51 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.errors import InvalidInputError
+from lnbnn.classifiers.base import ImageClassifier, ReferenceImage
+from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.indexes import make_index
+from lnbnn.image_table import MAX_DESCRIPTORS
+from lnbnn.indexes import Index, LeaveOut, make_index
+from lnbnn.intake import check_label_kind
 from lnbnn.location import append_location, check_location_weight
 from lnbnn.scoring import Updates, joined, lead_z
 
-__all__ = ["NeighborClassifier", "ids_of_image", "image_of_id"]
+__all__ = ["NeighborClassifier", "check_count", "ids_of_image", "image_of_id"]
 
-_DESCRIPTOR_BITS = 20  # of a descriptor's id; the bits above are the number of its image
-_MAX_DESCRIPTORS = 1 << _DESCRIPTOR_BITS
+_DESCRIPTOR_BITS = 20  # of a descriptor's id; the bits above are the id of its image
 _ASKED_AT_ONCE = 250  # query descriptors searched for before the lead is looked at
 
 
 def ids_of_image(number: int, n_descriptors: int) -> range:
-    """Stable ids of an image's descriptors: the image's number, then the descriptor's own."""
-    if n_descriptors > _MAX_DESCRIPTORS:
+    """Stable ids of an image's descriptors: the image's id, then the descriptor's number."""
+    if n_descriptors > MAX_DESCRIPTORS:
         raise InvalidInputError(
-            f"an image may have at most {_MAX_DESCRIPTORS} descriptors; got {n_descriptors}. Use a coarser grid."
+            f"an image may have at most {MAX_DESCRIPTORS} descriptors; got {n_descriptors}. Use a coarser grid."
         )
     first = number << _DESCRIPTOR_BITS
     return range(first, first + n_descriptors)
 
 
 def image_of_id(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The number of the image each descriptor id belongs to; -1 stays -1."""
+    """The id of the image each descriptor id belongs to; -1 stays -1."""
     return ids >> _DESCRIPTOR_BITS
+
+
+def check_count(folder: Path, index: Index, images: Iterable[ReferenceImage]) -> None:
+    """Raise unless an index holds as many vectors as its images have descriptors."""
+    expected = sum(image.n_descriptors for image in images)
+    if len(index) != expected:
+        raise ModelFormatError(f"{folder}: {len(index)} vectors for {expected} descriptors; fit the model again.")
 
 
 class NeighborClassifier(ImageClassifier):
@@ -87,30 +97,94 @@ class NeighborClassifier(ImageClassifier):
         return self._leave_each_out(lambda vectors, own: self._updates_of(vectors, own).totals(n_classes), progress)
 
     def _leave_each_out(
-        self, work: Callable[[NDArray[np.generic], range], NDArray[np.float64]], progress: Progress
+        self,
+        work: Callable[[NDArray[np.generic], range], NDArray[np.float64]],
+        progress: Progress,
+        stage: str = "leaving each image out",
     ) -> NDArray[np.float64]:
         """``work(query vectors, own ids)`` for each labelled image, one row an image."""
 
         def task(number: int) -> NDArray[np.float64]:
             vectors = self.reference_vectors(number)
             rows = self._budget_rows(len(vectors))
-            return work(vectors if rows is None else vectors[rows], ids_of_image(number, len(vectors)))
+            own = ids_of_image(self.images_[number].id, len(vectors))
+            return work(vectors if rows is None else vectors[rows], own)
 
         found = []
         for row in map_in_order(task, range(len(self.images_)), self.n_jobs):
             found.append(row)
-            progress("leaving each image out", len(found), len(self.images_))
+            progress(stage, len(found), len(self.images_))
         return np.stack(found)
 
     @abstractmethod
     def reference_vectors(self, number: int) -> NDArray[np.generic]:
-        """The indexed descriptors of a labelled image, location included."""
+        """The indexed descriptors of a labelled image, by its place in ``images_``, location included."""
+
+    def absorb(self, other: ImageClassifier, *, progress: Progress = no_progress) -> list[tuple[int, int]]:
+        """Take in the images of another model of the same method and settings, under new ids.
+
+        Returns
+        -------
+        list of (id in the other, id in this one)
+            The images left out because their content is here already.
+        """
+        self._check_incremental()
+        if not isinstance(other, NeighborClassifier) or other.method != self.method:
+            raise InvalidInputError(f"models to merge must be of one method; got {self.method} and {other.method}.")
+        mine, theirs = self.plain_params(), other.plain_params()
+        for name in mine:
+            if mine[name] != theirs[name]:
+                raise InvalidInputError(
+                    f"models to merge must have the same settings; {name} is {mine[name]!r} and {theirs[name]!r}."
+                )
+        check_label_kind(other.fitted_classes().tolist()[0], self.fitted_classes().tolist()[0])
+        images = self.stored_images()
+        known = {image.digest: image.id for image in images if image.digest is not None}
+        doubles = []
+        self._resume_fit()
+        for place, image in enumerate(other.stored_images()):
+            if image.digest in known:
+                doubles.append((image.id, known[image.digest]))
+                continue
+            vectors = np.asarray(other.reference_vectors(place))
+            ids = np.array(ids_of_image(self.next_id_, len(vectors)), np.int64)
+            self._add_reference(vectors, ids, image.label)
+            images.append(replace(image, id=self.next_id_))
+            self.next_id_ += 1
+            progress("merging", place + 1, len(other.images_))
+        self._snapshot, self.n_changes_ = None, self.n_changes_ + len(other.images_) - len(doubles)
+        self._set_images(images)
+        self._end_fit(progress)
+        return doubles
+
+    def inconsistencies(self) -> list[str]:
+        """What does not fit together in a model whose files are whole, one line each; every row is looked at."""
+        found = []
+        for index, label in self._indexes():
+            own = [image for image in self.images_ if label is None or image.label == label]
+            expected = {image.id: image.n_descriptors for image in own}
+            numbers, counts = np.unique(image_of_id(index.live_ids()), return_counts=True)
+            if dict(zip(numbers.tolist(), counts.tolist(), strict=True)) != expected:
+                found.append("the ids of the index are not those of the images")
+        return found
+
+    def _compact(self, *, full: bool, progress: Progress) -> None:
+        for place, (index, _) in enumerate(self._indexes()):
+            if full:
+                index.compact()
+            else:
+                index.renew()
+            progress("compacting", place + 1, len(self._indexes()))
+
+    @abstractmethod
+    def _indexes(self) -> list[tuple[Index, int | None]]:
+        """The indexes, each with the place of the class it is of; None: of all."""
 
     @abstractmethod
     def _add_reference(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None: ...
 
     @abstractmethod
-    def _updates_of(self, vectors: NDArray[np.generic], leave_out: range | None) -> Updates:
+    def _updates_of(self, vectors: NDArray[np.generic], leave_out: LeaveOut) -> Updates:
         """The updates of query vectors, with a range of descriptor ids left out of the index."""
 
     def check_settings(self) -> None:
@@ -141,7 +215,7 @@ class NeighborClassifier(ImageClassifier):
     def _scores(self, features: ImageFeatures) -> NDArray[np.float64]:
         return 0.0 - self._estimated_totals(self._vectors(self.query_features(features)), None)
 
-    def _estimated_totals(self, vectors: NDArray[np.generic], leave_out: range | None) -> NDArray[np.float64]:
+    def _estimated_totals(self, vectors: NDArray[np.generic], leave_out: LeaveOut) -> NDArray[np.float64]:
         """The totals of query vectors, estimated from a part of them once the lead is sure (``stop_confidence``)."""
         n_classes = len(self.classes_)
         if self.stop_confidence is None:
@@ -159,6 +233,23 @@ class NeighborClassifier(ImageClassifier):
     def _held_out_scores(self, progress: Progress) -> NDArray[np.float64] | None:
         """Leave-one-out scores, where the scores are the totals."""
         return 0.0 - self.reference_totals(progress=progress) if self.has_patch_evidence else None
+
+    def _unknown_scores(self, progress: Progress) -> NDArray[np.float64] | None:
+        """Scores with all images of the own class left out of the index, where the scores are the totals."""
+        if not self.has_patch_evidence:
+            return None
+        labels = {image.id: image.label for image in self.images_}
+        by_class: dict[int, list[range]] = {label: [] for label in labels.values()}
+        for image in self.images_:
+            by_class[image.label].append(ids_of_image(image.id, image.n_descriptors))
+
+        def work(vectors: NDArray[np.generic], own: range) -> NDArray[np.float64]:
+            label = labels[own.start >> _DESCRIPTOR_BITS]
+            scores = 0.0 - self._estimated_totals(vectors, by_class[label])
+            scores[label] = -np.inf
+            return scores
+
+        return self._leave_each_out(work, progress, "leaving each class out")
 
     def _score_scale(self, n_descriptors: int) -> float:
         """The number of query descriptors: probabilities come from the mean of what they say, not from the sum."""

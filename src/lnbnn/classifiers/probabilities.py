@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lnbnn.calibration import fit_temperature, log_probabilities
+from lnbnn.calibration import false_accept_rates, fit_temperature, log_probabilities, prominence
 from lnbnn.classifiers.estimator import Estimator, check_is_fitted
-from lnbnn.errors import ImageReadError, InvalidInputError
+from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, name_of, no_progress
 from lnbnn.features import ImageFeatures
 from lnbnn.settings import check_whole
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lnbnn.classifiers.base import ImageClassifier, ReferenceImage
 
 __all__ = ["ProbabilityMixin", "can_be_held_out", "cross_fitted_scores"]
+
+_MAX_UNKNOWN = 4096  # values kept of the images scored as unknown
 
 
 class ProbabilityMixin(Estimator):
@@ -33,12 +35,19 @@ class ProbabilityMixin(Estimator):
     method: ClassVar[str]
     images_: list[ReferenceImage]
     temperature_: float
+    unknown_prominence_: NDArray[np.float64]
+    n_changes_: int
 
-    def calibrate(self, held_out: ArrayLike | None = None, *, progress: Progress = no_progress) -> Self:
+    def calibrate(
+        self, held_out: ArrayLike | None = None, *, unknown: bool = False, progress: Progress = no_progress
+    ) -> Self:
         """Fit the temperature of :meth:`predict_proba` on the labelled images, each scored as if it was not known.
 
         Parameters
         ----------
+        unknown : bool, default=False
+            Also score each image as if its whole class was not known: what :meth:`predict` with ``reject`` goes by. It
+            takes as long again, and at least three classes.
         held_out : array of shape (n_images, n_classes), optional
             Scores of ``images_`` by models that had not seen them, as :func:`cross_fitted_scores` gives. By default
             the method's own leave-one-out scores. Images that are alone in their class are passed over: their rows do
@@ -65,7 +74,36 @@ class ProbabilityMixin(Estimator):
             raise InvalidInputError("calibration needs a class with at least two images; every class has one.")
         scales = np.array([self._score_scale(image.n_descriptors) for image in self.images_])
         self.temperature_ = fit_temperature((scores / scales[:, None])[used], labels[used])
+        self.n_changes_ = 0
+        self.__dict__.pop("unknown_prominence_", None)
+        if unknown:
+            self._calibrate_unknown(progress)
         return self
+
+    def _calibrate_unknown(self, progress: Progress) -> None:
+        if len(self.fitted_classes()) < 3:
+            raise InvalidInputError("telling what is unknown needs at least three classes; the model has fewer.")
+        scores = self._unknown_scores(progress)
+        if scores is None:
+            raise InvalidInputError(
+                f"method {self.method!r} cannot leave a class out, so it cannot tell what is unknown."
+            )
+        found = np.sort(prominence(scores))
+        if len(found) > _MAX_UNKNOWN:
+            found = found[np.linspace(0, len(found) - 1, _MAX_UNKNOWN).round().astype(np.intp)]
+        self.unknown_prominence_ = found
+
+    def false_accept_rates(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The smallest rate at which ``predict(..., reject=rate)`` would accept images of these scores.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_images, n_classes), of :meth:`decision_function`
+        """
+        check_is_fitted(
+            self, "unknown_prominence_", msg="This %(name)s cannot reject yet; call calibrate(unknown=True) first."
+        )
+        return false_accept_rates(prominence(scores), self.unknown_prominence_)
 
     def predict_proba(self, X: Sequence[ImageLike], *, progress: Progress = no_progress) -> NDArray[np.float64]:
         """A probability for each image and class; all equal for an image without descriptors.
@@ -96,12 +134,56 @@ class ProbabilityMixin(Estimator):
         """
         return None
 
+    def _unknown_scores(self, progress: Progress) -> NDArray[np.float64] | None:
+        """The scores of each of ``images_`` as if its class was not known, or None where the method cannot tell.
+
+        Returns
+        -------
+        ndarray of shape (n_images, n_classes), -inf for the image's own class
+        """
+        return None
+
     def _score_scale(self, n_descriptors: int) -> float:
         """What an image's scores are divided by before the softmax, given its number of descriptors."""
         return 1.0
 
+    def _scores_and_log_proba(self, features: ImageFeatures) -> NDArray[np.float64]:
+        """Two rows; of a model that is not calibrated only the first."""
+        scores = self._scores(features)
+        if not hasattr(self, "temperature_"):
+            return scores[None]
+        return np.stack([scores, log_probabilities(scores / self._score_scale(len(features)), self.temperature_)])
+
     def _log_proba(self, features: ImageFeatures) -> NDArray[np.float64]:
         return log_probabilities(self._scores(features) / self._score_scale(len(features)), self.temperature_)
+
+    def _calibration_fields(self) -> dict[str, Any]:
+        """What the manifest says of the calibration."""
+        fields: dict[str, Any] = {"temperature": self.temperature_} if hasattr(self, "temperature_") else {}
+        if hasattr(self, "unknown_prominence_"):
+            fields["unknown_prominence"] = self.unknown_prominence_.tolist()
+        return fields
+
+    def _set_calibration(self, manifest: dict[str, Any]) -> None:
+        """Take over what :meth:`_calibration_fields` wrote."""
+        for name in ("temperature_", "unknown_prominence_"):
+            self.__dict__.pop(name, None)
+        self.n_changes_ = check_whole_field(manifest, "n_changes")
+        if "temperature" in manifest:
+            temperature = manifest["temperature"]
+            if type(temperature) not in (int, float) or not 0.0 < temperature < np.inf:
+                raise ModelFormatError(f"the manifest is damaged: temperature {temperature!r}; fit the model again.")
+            self.temperature_ = float(temperature)
+        if "unknown_prominence" in manifest:
+            found = manifest["unknown_prominence"]
+            if not isinstance(found, list) or not 0 < len(found) <= _MAX_UNKNOWN:
+                raise ModelFormatError("the manifest is damaged: unknown_prominence; fit the model again.")
+            if not all(type(value) in (int, float) and abs(value) < 1e30 for value in found) or found != sorted(found):
+                raise ModelFormatError("the manifest is damaged: unknown_prominence; fit the model again.")
+            self.unknown_prominence_ = np.array(found, dtype=np.float64)
+
+    def _is_calibrated(self) -> bool:
+        return hasattr(self, "temperature_")
 
     def _check_calibrated(self) -> None:
         check_is_fitted(
@@ -121,6 +203,14 @@ class ProbabilityMixin(Estimator):
             *,
             score: Callable[[ImageFeatures], NDArray[np.float64]] | None = None,
         ) -> Iterator[NDArray[np.float64] | ImageReadError | None]: ...
+
+
+def check_whole_field(manifest: dict[str, Any], name: str) -> int:
+    """A count that the manifest holds."""
+    value = manifest.get(name)
+    if type(value) is not int or not 0 <= value < 1 << 53:
+        raise ModelFormatError(f"the manifest is damaged: {name} {value!r}; fit the model again.")
+    return int(value)
 
 
 def can_be_held_out(labels: NDArray[np.integer]) -> NDArray[np.bool_]:

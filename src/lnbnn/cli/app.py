@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lnbnn.cli import commands_data, commands_fit, commands_model, commands_reproduce
+from lnbnn.cli import commands_change, commands_data, commands_fit, commands_model, commands_reproduce
 from lnbnn.cli.console import note, set_up_log
 from lnbnn.errors import LnbnnError, UnknownNameError
 from lnbnn.version import __version__
@@ -62,7 +62,16 @@ for command in (
     commands_model.evaluate,
     commands_model.explain,
     commands_model.info,
+    commands_model.audit,
     commands_data.data,
+    commands_change.add,
+    commands_change.remove,
+    commands_change.relabel,
+    commands_change.list_,
+    commands_change.calibrate,
+    commands_change.check,
+    commands_change.merge,
+    commands_change.compact,
     commands_data.extract,
     commands_data.split,
     commands_data.demo,

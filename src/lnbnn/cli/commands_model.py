@@ -1,4 +1,4 @@
-"""Commands that use a model: predict, evaluate, explain, info."""
+"""Commands that use a model: predict, evaluate, audit, explain, info."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from lnbnn.cli.arguments import Cache, Images, Jobs, ModelDir, Strict
 from lnbnn.cli.console import Format, ProgressBars, human_bytes, human_number, note, print_json, report_skipped, stdout
 
 if TYPE_CHECKING:
-    from lnbnn.classifiers.base import ImageClassifier
+    from lnbnn.audit import Audit
+    from lnbnn.classifiers.base import Answer, ImageClassifier
 
-__all__ = ["evaluate", "explain", "info", "predict"]
+__all__ = ["audit", "evaluate", "explain", "info", "predict"]
+
+UNKNOWN = "unknown"
+"""The answer to an image that was rejected."""
 
 
 def predict(
@@ -24,6 +28,14 @@ def predict(
     paths: Annotated[list[Path], typer.Argument(help="Image files, or folders of them.", show_default=False)],
     top: Annotated[int, typer.Option(min=1, help="How many classes to list for each image.")] = 5,
     format: Annotated[Format, typer.Option(help="How to print the answers.")] = Format.table,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RATE",
+            help="Answer unknown where no class stands out; of images of unknown classes accept this share, e.g. 0.05.",
+            show_default=False,
+        ),
+    ] = None,
     jobs: Jobs = None,
     strict: Strict = False,
 ) -> None:
@@ -31,7 +43,9 @@ def predict(
 
     With --format json, one object a line as soon as it is known:
     {"path": ..., "label": ..., "ranking": [[label, score], ...]}, best first. The score is the evidence summed over
-    the image's descriptors: higher is better, comparable within one image.
+    the image's descriptors: higher is better, comparable within one image. Of a model after lnbnn calibrate,
+    "probability" is that of the answer, and "false_accept_rate" the smallest --reject that accepts it. With --reject
+    the answer may be "unknown", and "is_unknown" says so.
     """
     from lnbnn.classifiers import load
     from lnbnn.datasets.folder import find_images
@@ -41,35 +55,80 @@ def predict(
     images, notes = find_images(paths)
     for text in notes:
         note(text)
+    if reject is not None:
+        if not 0.0 < reject < 1.0:
+            raise typer.BadParameter(f"expected a rate between 0 and 1; got {reject}", param_hint="--reject")
+        classifier = _ready_to_reject(model, classifier)
+    is_calibrated = classifier._is_calibrated()
     skipped = []
-    table = Table("image", "answer", *(["score"] if top == 1 else ["score", f"next best (of the top {top})"]))
+    columns = ["score", *(["probability"] if is_calibrated else [])]
+    table = Table("image", "answer", *columns, *([] if top == 1 else [f"next best (of the top {top})"]))
     writer = csv.writer(sys.stdout, lineterminator="\n")
     if format is Format.csv:
-        writer.writerow(["path", "rank", "label", "score"])
+        writer.writerow(["path", "rank", "label", *columns, *([] if reject is None else ["is_unknown"])])
     with ProgressBars() as progress:
-        for done, answer in enumerate(classifier.iter_answers(images), start=1):
+        for done, answer in enumerate(classifier.iter_answers(images, reject=reject), start=1):
             if answer.reason is not None:
                 if strict:
                     raise ImageReadError(answer.reason)
                 skipped.append((answer.name, answer.reason))
             ranking = answer.ranking[:top]
             if format is Format.json:
-                error = {} if answer.reason is None else {"error": answer.reason}
-                print_json({"path": answer.name, "label": answer.label, "ranking": [list(r) for r in ranking], **error})
+                print_json(_answer_json(answer, ranking, reject))
             elif format is Format.csv:
-                writer.writerows((answer.name, rank, *entry) for rank, entry in enumerate(ranking, start=1))
+                rejected = [] if reject is None else [answer.is_unknown]
+                for rank, entry in enumerate(ranking, start=1):
+                    writer.writerow([answer.name, rank, *entry, *answer.probabilities[rank - 1 : rank], *rejected])
                 if not ranking:
-                    writer.writerow([answer.name, "", "", ""])
+                    writer.writerow([answer.name, "", *("" for _ in columns), "", *rejected])
             elif ranking:
-                others = ", ".join(f"{label} {human_number(score)}" for label, score in ranking[1:])
-                best = human_number(ranking[0][1])
-                table.add_row(answer.name, str(answer.label), best, *([others] if top > 1 else []))
+                shown = ranking if answer.is_unknown else ranking[1:]
+                others = ", ".join(f"{label} {human_number(score)}" for label, score in shown)
+                best = [human_number(ranking[0][1]), *(f"{100 * p:.0f} %" for p in answer.probabilities[:1])]
+                name = UNKNOWN if answer.is_unknown else str(answer.label)
+                table.add_row(answer.name, name, *best, *([others] if top > 1 else []))
             progress("classifying", done, len(images))
     if format is Format.table and table.row_count:
         stdout().print(table)
     report_skipped(skipped, len(images))
     if len(skipped) == len(images):
         raise typer.Exit(1)
+
+
+def _answer_json(answer: Answer, ranking: Any, reject: float | None) -> dict[str, Any]:
+    content: dict[str, Any] = {"path": answer.name, "label": answer.label, "ranking": [list(r) for r in ranking]}
+    if reject is not None and answer.reason is None:
+        content |= {"label": UNKNOWN if answer.is_unknown else answer.label, "is_unknown": answer.is_unknown}
+    if answer.probabilities:
+        content["probability"] = answer.probabilities[0]
+    if answer.false_accept_rate is not None:
+        content["false_accept_rate"] = answer.false_accept_rate
+    return content if answer.reason is None else content | {"error": answer.reason}
+
+
+def _ready_to_reject(model: Path, classifier: ImageClassifier) -> ImageClassifier:
+    """The classifier, calibrated; what that takes is stored in the model, if it can be written to."""
+    from lnbnn.classifiers import load
+    from lnbnn.editing import calibrate as calibrate_model
+    from lnbnn.errors import InvalidInputError, LnbnnError
+
+    if hasattr(classifier, "unknown_prominence_"):
+        if 10 * classifier.n_changes_ > len(classifier.images_):
+            note(
+                f"{classifier.n_changes_} images changed since the model was calibrated; "
+                f"lnbnn calibrate {model} brings it up to date"
+            )
+        return classifier
+    note(f"{model}: calibrating, once: each image is looked up as if it, and its class, was not known")
+    with ProgressBars() as progress:
+        try:
+            calibrate_model(model, progress=progress)
+        except InvalidInputError:
+            raise
+        except LnbnnError as error:
+            note(f"not stored: {error}")
+            return classifier.calibrate(unknown=True, progress=progress)
+    return load(model).set_params(n_jobs=classifier.n_jobs)
 
 
 def evaluate(
@@ -135,6 +194,110 @@ def evaluate(
         save_figure(confusion_figure(result), output / "confusion.png")
         note(f"confusion matrix: {output / 'confusion.csv'}, {output / 'confusion.png'}")
     report_skipped(result.skipped, len(data))
+
+
+def audit(
+    model: ModelDir,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A page of pictures to write (.html), or .json.", show_default=False),
+    ] = None,
+    min_probability: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="How probable another class must be to call a label wrong.")
+    ] = 0.5,
+    top: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 20,
+    format: Annotated[Format, typer.Option(help="How to print it (csv: the labels that look wrong).")] = Format.table,
+    jobs: Jobs = None,
+) -> None:
+    """Look for mistakes in a model's images: wrong labels, near-duplicates, strangers, confused classes.
+
+    Each image is looked up as if the model did not hold it. Nothing is changed; lnbnn relabel and lnbnn remove do that.
+
+        lnbnn audit model -o audit.html
+    """
+    import json
+
+    from lnbnn.atomic import atomic_path
+    from lnbnn.audit import audit as audit_model
+    from lnbnn.audit_page import write_audit_page
+    from lnbnn.classifiers import load
+
+    if output is not None and output.suffix.lower() not in {".html", ".htm", ".json"}:
+        raise typer.BadParameter(f"expected a name that ends in .html or .json; got {output.name!r}")
+    with ProgressBars() as progress:
+        classifier = load(model).set_params(n_jobs=jobs)
+        found = audit_model(classifier, min_probability=min_probability, progress=progress)
+    if format is Format.json:
+        print_json(found.as_dict())
+    elif format is Format.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        names = ["id", "label", "suggested", "probability", "label_probability", "closest_id", "name"]
+        writer.writerow(names)
+        writer.writerows([getattr(suspect, name) for name in names] for suspect in found.suspects)
+    else:
+        _print_audit(found, top)
+    if output is not None:
+        if output.suffix.lower() == ".json":
+            with atomic_path(output) as partial:
+                partial.write_text(json.dumps(found.as_dict(), indent=1) + "\n", encoding="utf-8")
+        else:
+            write_audit_page(output, found, model=str(model))
+        note(f"audit: {output}")
+
+
+def _print_audit(found: Audit, top: int) -> None:
+    tables: list[tuple[str, Table, list[tuple[object, ...]]]] = [
+        (
+            "labels that look wrong",
+            Table("id", "label", "looks like", "probability", "most like image", "image"),
+            [
+                (
+                    s.id,
+                    s.label,
+                    s.suggested,
+                    f"{100 * s.probability:.0f} %",
+                    f"{s.closest_id} ({s.closest_label})",
+                    s.name,
+                )
+                for s in found.suspects
+            ],
+        ),
+        (
+            "near-duplicates",
+            Table("id", "label", "id", "label", "alike", "images"),
+            [
+                (
+                    d.id,
+                    d.label,
+                    d.other_id,
+                    d.other_label,
+                    "same bytes" if d.same_bytes else f"{100 * d.share:.0f} %",
+                    f"{d.name}, {d.other_name}",
+                )
+                for d in found.near_duplicates
+            ],
+        ),
+        (
+            "images that nothing resembles",
+            Table("id", "label", "rank of its label", "image"),
+            [(s.id, s.label, s.rank, s.name) for s in found.strangers],
+        ),
+        (
+            "classes that are confused",
+            Table("class", "taken for", "images", "share of the class"),
+            [(c.label, c.answer, c.n_images, f"{100 * c.share:.0f} %") for c in found.confused],
+        ),
+    ]
+    for title, table, rows in tables:
+        more = f", the first {top}" if len(rows) > top else ""
+        stdout().print(f"{title}: {len(rows)}{more}")
+        for row in rows[:top]:
+            table.add_row(*map(str, row))
+        if rows:
+            stdout().print(table)
+    stdout().print(
+        f"{found.n_images} images of {found.n_classes} classes; {100 * found.accuracy:.1f} % got their label back"
+    )
 
 
 def explain(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lnbnn.indexes.base import Index
+from lnbnn.indexes.base import Index, LeaveOut
 from lnbnn.registry import resolve
 
-__all__ = ["INDEXES", "Index", "make_index"]
+__all__ = ["INDEXES", "Index", "LeaveOut", "make_index"]
 
 INDEXES = {
     "exact": "lnbnn.indexes.exact:ExactIndex",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,12 @@ from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.indexes.vector_table import VectorTable
 from lnbnn.settings import Configurable
 
-__all__ = ["Index"]
+__all__ = ["Index", "LeaveOut"]
+
+LeaveOut: TypeAlias = range | Sequence[range] | None
+"""Ids that count as absent in a search."""
+
+_logger = logging.getLogger(__name__)
 
 
 class Index(Configurable, ABC):
@@ -34,6 +40,7 @@ class Index(Configurable, ABC):
         self._built = False
         self._building = threading.Lock()
         self._progress: Callable[[int, int], None] | None = None
+        self.keeps_structure = False  # set while changes are applied that the structure is known to bear
 
     # ---- the contract -------------------------------------------------------------------------------------------
 
@@ -61,6 +68,7 @@ class Index(Configurable, ABC):
         start = self._table.append(vectors, ids)
         if self._built:
             self._append_rows(start)
+            self._renew_if_outgrown()
 
     def build(self, progress: Callable[[int, int], None] | None = None) -> Self:
         """Make the search structure now rather than on the first search; ``progress(done, total)`` counts vectors."""
@@ -78,7 +86,7 @@ class Index(Configurable, ABC):
         return self
 
     def search(
-        self, queries: NDArray[np.generic], n_neighbors: int, *, leave_out: range | None = None
+        self, queries: NDArray[np.generic], n_neighbors: int, *, leave_out: LeaveOut = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The nearest vectors of each query, nearest first.
 
@@ -86,8 +94,8 @@ class Index(Configurable, ABC):
         ----------
         queries : ndarray of shape (n_queries, d)
         n_neighbors : int
-        leave_out : range, optional
-            Ids that count as absent for this search: those of the image that asks.
+        leave_out : range or sequence of ranges, optional
+            Ids that count as absent for this search: those of the image that asks, or of all images of its class.
 
         Returns
         -------
@@ -110,15 +118,16 @@ class Index(Configurable, ABC):
             )
         if len(queries) == 0:
             return np.empty((0, n_neighbors), np.float32), np.empty((0, n_neighbors), np.int64)
-        hidden = None if leave_out is None else table.rows_of(leave_out)
+        ranges = [] if leave_out is None else [leave_out] if isinstance(leave_out, range) else leave_out
+        hidden = np.sort(np.concatenate([table.rows_of(ids) for ids in ranges])) if ranges else None
         hidden = hidden if hidden is not None and len(hidden) else None
         distances, rows = self._search_rows(np.ascontiguousarray(queries), n_neighbors, hidden)
-        return distances, np.where(rows >= 0, table.ids[rows], -1)
+        return distances, table.ids_at(rows)
 
     def vectors_of(self, ids: range) -> NDArray[np.generic]:
         """The vectors with ids in this range, in the order they were added."""
         table = self._require_table()
-        return table.vectors[table.rows_of(ids)]
+        return table.take(table.live_rows_of(ids))
 
     def remove(self, ids: NDArray[np.int64]) -> int:
         """Remove the vectors with these ids; returns how many there were."""
@@ -130,6 +139,7 @@ class Index(Configurable, ABC):
                 self._built = False
             else:
                 self._remove_rows(rows)
+                self._renew_if_outgrown()
         return len(rows)
 
     def __len__(self) -> int:
@@ -139,6 +149,22 @@ class Index(Configurable, ABC):
     def dtype(self) -> np.dtype[Any]:
         """The type of the indexed vectors: uint8 or float32."""
         return self._require_table().dtype
+
+    def renew(self) -> Self:
+        """Make the structure anew if it was outgrown."""
+        self._renew_if_outgrown()
+        return self.build()
+
+    def compact(self) -> Self:
+        """Drop removed rows for good and make the structure anew if there were any, or if it was outgrown."""
+        if self._require_table().removed.any():
+            self._built = False
+        return self.renew()
+
+    def live_ids(self) -> NDArray[np.int64]:
+        """The ids of all vectors that are not removed, in the order of the rows."""
+        table = self._require_table()
+        return table.ids[~table.removed] if table.removed.size else table.ids
 
     def describe(self) -> str:
         """One line that says how the search is done."""
@@ -191,6 +217,10 @@ class Index(Configurable, ABC):
         """Leave these rows out; the default makes the structure anew on the next search."""
         self._built = False
 
+    def _outgrown(self) -> str | None:
+        """Why the structure should be made anew for the rows there are now, if it should."""
+        return None
+
     def _structure_nbytes(self) -> int:
         return 0
 
@@ -203,6 +233,12 @@ class Index(Configurable, ABC):
         self._build_rows()
 
     # ---- helpers ------------------------------------------------------------------------------------------------
+
+    def _renew_if_outgrown(self) -> None:
+        reason = self._outgrown() if self._built and not self.keeps_structure else None
+        if reason is not None:
+            _logger.warning("the index is built anew: %s", reason)
+            self._built = False  # on the next search
 
     def _require_table(self) -> VectorTable:
         assert self._table is not None, "used before anything was added"

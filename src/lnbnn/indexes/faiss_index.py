@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lnbnn.errors import InvalidInputError
 from lnbnn.indexes.base import Index
 from lnbnn.indexes.faiss_kmeans import one_thread
-from lnbnn.indexes.faiss_lists import are_mapped, load_lists, make_lists, own_lists, save_lists
+from lnbnn.indexes.faiss_lists import are_mapped, empty_copy, load_lists, make_lists, own_lists, save_lists
 from lnbnn.indexes.faiss_tree import grow_tree
 from lnbnn.indexes.selection import rerank
 from lnbnn.settings import check_whole
@@ -75,6 +75,7 @@ class FaissIndex(Index):
         self.n_probes = n_probes
         self.rerank_factor = rerank_factor
         self.seed = seed
+        self._tail: faiss.IndexIVF | None = None  # rows added to lists that are mapped, in lists of their own
 
     def check_params(self) -> None:
         if self.form not in _FORMS:
@@ -97,7 +98,7 @@ class FaissIndex(Index):
 
     def _build_rows(self) -> None:
         table = self._require_table()
-        n_rows = len(table.vectors)
+        n_rows = table.n_rows
         self._form = self._form_for(n_rows)
         self._width = _width(table.n_dims)
         if self._form == "flat":
@@ -105,6 +106,7 @@ class FaissIndex(Index):
         else:
             self._structure = self._train(n_rows)
         self._selector = None
+        self._tail = None
         self._append_rows(0)
 
     def _form_for(self, n_rows: int) -> str:
@@ -117,40 +119,53 @@ class FaissIndex(Index):
         n_lists = min(self.n_lists or default_n_lists(n_rows), n_rows)
         n_sampled = min(n_rows, max(_TRAIN_ROWS_A_LIST * n_lists, _TRAIN_ROWS_FOR_CODES))
         picked = np.sort(np.random.default_rng(self.seed).choice(n_rows, n_sampled, replace=False))
-        sample = self._widen(table.vectors[picked])
+        sample = self._widen(table.take(picked))
         self._tree = grow_tree(sample, n_lists, seed=self.seed + 1, whole_numbers=table.dtype == np.uint8)
         structure = make_lists(self._form, self._tree, table.dtype)
         structure.train(sample[:_TRAIN_ROWS_FOR_CODES])
         return structure
 
     def _append_rows(self, start: int) -> None:
-        vectors = self._require_table().vectors
-        if start > 0 and self._form_for(len(vectors)) != self._form:
-            self._built = False  # it has outgrown its form: made anew on the next search
-            return
+        table = self._require_table()
+        target = self._structure
         if self._form != "flat" and are_mapped(self._structure):
-            self._structure = own_lists(self._structure, self._tree, vectors.dtype)
-        for block in range(start, len(vectors), _ROWS_A_BLOCK):
-            part = self._widen(vectors[block : block + _ROWS_A_BLOCK])
-            if self._form == "flat":
-                self._structure.add(part)
-            else:
-                self._structure.add_with_ids(part, np.arange(block, block + len(part)))
-            if self._progress is not None:
-                self._progress(block + len(part), len(vectors))
+            if self._tail is None:
+                self._tail = empty_copy(self._structure, self._tree, table.dtype)
+            target = self._tail
+        self._add_rows(target, start)
         if self._selector is not None:
             self._set_selector()
+
+    def _add_rows(self, target: faiss.Index, start: int) -> None:
+        table = self._require_table()
+        for block in range(start, table.n_rows, _ROWS_A_BLOCK):
+            part = self._widen(table.block(block, block + _ROWS_A_BLOCK))
+            if self._form == "flat":
+                target.add(part)
+            else:
+                target.add_with_ids(part, np.arange(block, block + len(part)))
+            if self._progress is not None:
+                self._progress(block + len(part), table.n_rows)
 
     def _remove_rows(self, rows: NDArray[np.int64]) -> None:
         """Inverted lists keep removed rows, which a search passes over, until they are a quarter of all.
 
         FAISS can take rows out of 4-bit lists itself, but loses rows that are added afterwards.
         """
-        removed = self._require_table().removed
-        if self._form == "flat" or 4 * np.count_nonzero(removed) > len(removed):
+        if self._form == "flat":
             self._built = False  # made anew on the next search
         else:
             self._set_selector()
+
+    def _outgrown(self) -> str | None:
+        table = self._require_table()
+        if 4 * (table.n_rows - len(table)) > table.n_rows:
+            return "more than a quarter of its vectors were removed"
+        if self._form_for(table.n_rows) != self._form:
+            return f"{table.n_rows:,} vectors are too many for the form {self._form}"
+        if self._form != "flat" and self.n_lists is None and default_n_lists(table.n_rows) > self._structure.nlist:
+            return f"{table.n_rows:,} vectors are too many for its {self._structure.nlist} lists"
+        return None
 
     def _set_selector(self) -> None:
         removed = self._require_table().removed
@@ -171,13 +186,19 @@ class FaissIndex(Index):
             else:
                 in_tree = faiss.SearchParametersIVF(nprobe=self._n_branches())
                 parameters = faiss.SearchParametersIVF(nprobe=self._n_probes(), sel=selector, quantizer_params=in_tree)
-            if self._form != "ivf-4bit":
-                distances, rows = self._structure.search(wide, n_neighbors, params=parameters)
-                rows[(rows < 0) | (rows >= len(self._require_table().vectors))] = -1  # in a damaged file, any number
-                return np.where(rows >= 0, distances, np.float32(np.inf)), rows
-            n_candidates = max(n_neighbors * self.rerank_factor, _MIN_CANDIDATES)
-            _, candidates = self._structure.search(wide, n_candidates, params=parameters)
-        return rerank(queries, self._require_table().vectors, candidates, n_neighbors)
+            is_exact = self._form != "ivf-4bit"
+            n_asked = n_neighbors if is_exact else max(n_neighbors * self.rerank_factor, _MIN_CANDIDATES)
+            parts = [part for part in (self._structure, self._tail) if part is not None]
+            found = [part.search(wide, n_asked, params=parameters) for part in parts]
+        distances, rows = (np.hstack(arrays) for arrays in zip(*found, strict=True))
+        if not is_exact:
+            return rerank(queries, *self._require_table().parts, rows, n_neighbors)
+        rows[(rows < 0) | (rows >= self._require_table().n_rows)] = -1  # in a damaged file, any number
+        distances = np.where(rows >= 0, distances, np.float32(np.inf))
+        if len(parts) > 1:
+            order = np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors]
+            distances, rows = np.take_along_axis(distances, order, axis=1), np.take_along_axis(rows, order, axis=1)
+        return distances, rows
 
     def _selectors(self, hidden: NDArray[np.int64] | None) -> list[faiss.IDSelector]:
         """The selector of the rows that count, last, and those that it is made of; none if all rows count."""
@@ -187,7 +208,11 @@ class FaissIndex(Index):
             if in_one_run:
                 selectors += [faiss.IDSelectorRange(int(hidden[0]), int(hidden[-1]) + 1)]
             else:
-                selectors += [faiss.IDSelectorBatch(hidden)]
+                bits = np.zeros(self._require_table().n_rows, bool)
+                bits[hidden] = True
+                packed = np.packbits(bits, bitorder="little")
+                selectors += [faiss.IDSelectorBitmap(packed)]
+                selectors[-1].bits = packed  # kept with the selector, which points into it
             selectors += [faiss.IDSelectorNot(selectors[-1])]
         if len(selectors) == 3:
             selectors += [faiss.IDSelectorAnd(selectors[0], selectors[2])]
@@ -218,14 +243,19 @@ class FaissIndex(Index):
         return f"ivf-4bit: {lists}, 4-bit codes, the best {self.rerank_factor} a neighbor compared at full precision"
 
     def _structure_nbytes(self) -> int:
-        n_rows = int(self._structure.ntotal)
+        n_rows = int(self._structure.ntotal) + (0 if self._tail is None else int(self._tail.ntotal))
         if self._form == "flat":
             return n_rows * self._width * 4
         return n_rows * (self._structure.code_size + 8) + self._structure.nlist * self._width * 4
 
     def _save_structure(self, folder: Path) -> None:
-        if self._form != "flat":
-            save_lists(folder, self._structure, self._tree)
+        if self._form == "flat":
+            return
+        if self._tail is not None:
+            self._structure = own_lists(self._structure, self._tree, self._require_table().dtype)
+            self._add_rows(self._structure, self._require_table().n_rows - self._tail.ntotal)
+            self._tail = None
+        save_lists(folder, self._structure, self._tree)
 
     def _load_structure(self, folder: Path) -> None:
         table = self._require_table()
@@ -233,8 +263,9 @@ class FaissIndex(Index):
             super()._load_structure(folder)
             return
         self._width = _width(table.n_dims)
-        self._structure, self._tree = load_lists(folder, len(table.vectors), self._width, table.dtype)
+        self._structure, self._tree = load_lists(folder, table.n_rows, self._width, table.dtype)
         self._form = "ivf-4bit" if isinstance(self._structure, faiss.IndexIVFPQFastScan) else "ivf-8bit"
+        self._tail = None
         self._set_selector()
 
 

@@ -20,7 +20,7 @@ from lnbnn.arrays import load_array, save_array, save_stacked
 from lnbnn.errors import ModelFormatError
 from lnbnn.indexes.faiss_tree import CenterTree, tree_quantizer
 
-__all__ = ["DIMS_A_CODE", "are_mapped", "load_lists", "make_lists", "own_lists", "save_lists"]
+__all__ = ["DIMS_A_CODE", "are_mapped", "empty_copy", "load_lists", "make_lists", "own_lists", "save_lists"]
 
 DIMS_A_CODE = 4
 """Dimensions behind each 4-bit code."""
@@ -93,14 +93,20 @@ def are_mapped(structure: faiss.IndexIVF) -> bool:
 
 def own_lists(structure: faiss.IndexIVF, tree: CenterTree, dtype: np.dtype) -> faiss.IndexIVF:
     """A copy in memory, which can grow."""
+    copy = empty_copy(structure, tree, dtype)
+    sizes = list_sizes(structure)
+    _fill(copy, sizes, _parts(structure, sizes))
+    copy.ntotal = structure.ntotal
+    return copy
+
+
+def empty_copy(structure: faiss.IndexIVF, tree: CenterTree, dtype: np.dtype) -> faiss.IndexIVF:
+    """Empty lists in memory, with the same centers and codes."""
     form = "ivf-4bit" if isinstance(structure, faiss.IndexIVFPQFastScan) else "ivf-8bit"
     copy = make_lists(form, tree, dtype)
     copy.is_trained = True
     if form == "ivf-4bit":
         faiss.copy_array_to_vector(_codebook(structure).ravel(), copy.pq.centroids)
-    sizes = list_sizes(structure)
-    _fill(copy, sizes, _parts(structure, sizes))
-    copy.ntotal = structure.ntotal
     return copy
 
 

@@ -72,7 +72,7 @@ class FlannIndex(Index):
             rows, distances = self._flann.nn_index(queries, n_asked, checks=int(self.checks), cores=1)
         rows = np.asarray(rows, np.int64).reshape(len(queries), n_asked)
         distances = np.asarray(distances, np.float32).reshape(len(queries), n_asked)
-        found = (rows >= 0) & (rows < len(self._require_table().vectors))
+        found = (rows >= 0) & (rows < self._require_table().n_rows)
         if hidden is not None:
             found &= ~np.isin(rows, hidden)
         distances = np.where(found, distances, np.float32(np.inf))

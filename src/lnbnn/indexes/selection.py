@@ -66,21 +66,25 @@ def _compile_squared_distance(one, other):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def rerank(queries, vectors, candidates, n_neighbors):  # type: ignore[no-untyped-def]
+def rerank(queries, stored, added, candidates, n_neighbors):  # type: ignore[no-untyped-def]
     """Exact squared distances to candidate rows, of which the nearest are kept; (inf, -1) where too few.
 
-    -1, or a row that is not there, is no candidate.
+    Row numbers count the stored vectors, then the added ones; -1, or a row that is not there, is no candidate.
     """
     n_queries, n_candidates = candidates.shape
+    n_stored = len(stored)
     distances = np.empty((n_queries, n_neighbors), np.float32)
     rows = np.empty((n_queries, n_neighbors), np.int64)
     for query in range(n_queries):
         n_kept = 0
         for place in range(n_candidates):
             row = candidates[query, place]
-            if row < 0 or row >= len(vectors):
+            if row < 0 or row >= n_stored + len(added):
                 continue
-            distance = _squared_distance(queries[query], vectors[row])
+            if row < n_stored:
+                distance = _squared_distance(queries[query], stored[row])
+            else:
+                distance = _squared_distance(queries[query], added[row - n_stored])
             n_kept = _insert(distances[query], rows[query], n_kept, distance, row)
         distances[query, n_kept:] = np.inf
         rows[query, n_kept:] = -1

@@ -1,0 +1,265 @@
+"""Commands that change a model, and look after it: add, remove, relabel, list, calibrate, check, merge, compact."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lnbnn.cli.arguments import Cache, Jobs, ModelDir, Strict
+from lnbnn.cli.console import Format, ProgressBars, human_bytes, note, print_json, report_skipped, stdout
+
+if TYPE_CHECKING:
+    from lnbnn.image_table import StoredImage
+
+__all__ = ["add", "calibrate", "check", "compact", "list_", "merge", "relabel", "remove"]
+
+Ids = Annotated[
+    list[str] | None,
+    typer.Option("--image", "-i", metavar="ID", help="An image's id, from lnbnn list; several: 3,5 or repeated."),
+]
+MoreIds = Annotated[list[str] | None, typer.Argument(help="Further ids, after --image.", show_default=False)]
+Label = Annotated[str, typer.Option("--label", "-l", help="The class, known or new.", show_default=False)]
+
+
+def add(
+    model: ModelDir,
+    paths: Annotated[list[Path], typer.Argument(help="Image files, or folders of them.", show_default=False)],
+    label: Label,
+    format: Annotated[Format, typer.Option(help="How to print what was added.")] = Format.table,
+    jobs: Jobs = None,
+    cache: Cache = None,
+    strict: Strict = False,
+) -> None:
+    """Add images of one class, known or new, to a model.
+
+    An image that is in the model already (the same bytes) is left out and named. The change is made whole or not at
+    all; others can go on using the model meanwhile. With --format json: {"added": [{"id": ..., "path": ...,
+    "label": ..., "n_descriptors": ...}], "doubles": [[path, id]], "skipped": [[path, reason]]}.
+
+        lnbnn add model --label otter new-photos/*.jpg
+    """
+    from lnbnn.datasets.folder import find_images
+    from lnbnn.editing import edit
+    from lnbnn.store import FeatureStore
+
+    images, notes = find_images(paths)
+    for text in notes:
+        note(text)
+    with ProgressBars() as progress, edit(model) as editor:
+        added = editor.add(
+            images,
+            [editor.label_of(label)] * len(images),
+            on_error="raise" if strict else "skip",
+            n_jobs=jobs,
+            store=None if cache is None else FeatureStore(cache),
+            progress=progress,
+        )
+        n_images = len(editor.images)
+    if format is Format.json:
+        doubles = [list(double) for double in editor.doubles]
+        skipped = [list(entry) for entry in editor.skipped]
+        print_json({"added": [_as_json(image) for image in added], "doubles": doubles, "skipped": skipped})
+    elif format is Format.csv:
+        _write_csv(added)
+    elif added:
+        ids = f"id {added[0].id}" if len(added) == 1 else f"ids {added[0].id} to {added[-1].id}"
+        n_descriptors = sum(image.n_descriptors for image in added)
+        typer.echo(
+            f"{model}: added {_images(len(added))} to {label} ({ids}, {n_descriptors:,} descriptors); "
+            f"{_images(n_images)} in all"
+        )
+    report_skipped(editor.skipped, len(images))
+    if not added:
+        note(f"{model}: nothing was added")
+        if len(editor.doubles) < len(editor.skipped):
+            raise typer.Exit(1)
+
+
+def remove(
+    model: ModelDir,
+    more: MoreIds = None,
+    label: Annotated[
+        str | None, typer.Option("--label", "-l", help="Remove a whole class.", show_default=False)
+    ] = None,
+    image: Ids = None,
+) -> None:
+    """Remove images from a model, or a whole class; their ids are never given again.
+
+    lnbnn remove model --image 17
+
+    lnbnn remove model --label otter
+    """
+    from lnbnn.editing import edit
+
+    ids = _parse_ids(image, more)
+    if (label is None) == (not ids):
+        raise typer.BadParameter("give either --label NAME or --image ID")
+    with edit(model) as editor:
+        removed = editor.remove(ids if label is None else editor.ids_of(editor.label_of(label)))
+        n_images = len(editor.images)
+    typer.echo(f"{model}: removed {_images(len(removed))}; {_images(n_images)} left")
+
+
+def relabel(
+    model: ModelDir,
+    label: Label,
+    more: MoreIds = None,
+    image: Ids = None,
+) -> None:
+    """Correct the label of images in a model.
+
+    lnbnn relabel model --image 17 --label otter
+    """
+    from lnbnn.editing import edit
+
+    ids = _parse_ids(image, more)
+    if not ids:
+        raise typer.BadParameter("give at least one --image ID; lnbnn list shows them")
+    with edit(model) as editor:
+        changed = editor.relabel(ids, editor.label_of(label))
+    typer.echo(f"{model}: {_images(len(changed))} now {label}")
+
+
+def list_(
+    model: ModelDir,
+    label: Annotated[
+        str | None, typer.Option("--label", "-l", help="Only images of this class.", show_default=False)
+    ] = None,
+    format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
+) -> None:
+    """List the images of a model: id, class, number of descriptors, where it was read from.
+
+    With --format json, one object a line: {"id": ..., "label": ..., "n_descriptors": ..., "path": ..., "sha256": ...}.
+    """
+    from rich.table import Table
+
+    from lnbnn.editing import list_images
+
+    images = [image for image in list_images(model) if label is None or str(image.label) == label]
+    if format is Format.json:
+        for image in images:
+            print_json(_as_json(image))
+    elif format is Format.csv:
+        _write_csv(images)
+    else:
+        table = Table("id", "class", "descriptors", "image")
+        for image in images:
+            table.add_row(str(image.id), str(image.label), f"{image.n_descriptors:,}", image.name)
+        stdout().print(table)
+
+
+list_.__name__ = "list"  # the command's name; a function of that name would hide Python's own
+
+
+def check(
+    model: ModelDir,
+    format: Annotated[Format, typer.Option(help="How to print it (csv: the problems).")] = Format.table,
+) -> None:
+    """Verify a model: every checksum, every count, and that it opens. Ends with 1 if anything is wrong."""
+    from lnbnn.editing import check_model
+
+    with ProgressBars() as progress:
+        report = check_model(model, progress=progress)
+    if format is Format.json:
+        print_json(
+            {
+                "whole": not report.problems,
+                "problems": list(report.problems),
+                "generation": report.generation,
+                "n_files": report.n_files,
+                "n_bytes": report.n_bytes,
+                "n_images": report.n_images,
+                "n_descriptors": report.n_descriptors,
+            }
+        )
+    elif format is Format.csv:
+        csv.writer(sys.stdout, lineterminator="\n").writerows([["problem"], *([text] for text in report.problems)])
+    elif not report.problems:
+        typer.echo(
+            f"{model}: whole; {report.n_files} files, {human_bytes(report.n_bytes)}, {_images(report.n_images)}, "
+            f"{report.n_descriptors:,} descriptors"
+        )
+    if report.problems:
+        for text in report.problems:
+            note(f"{model}: {text}")
+        raise typer.Exit(1)
+
+
+def merge(
+    first: ModelDir,
+    second: Annotated[Path, typer.Argument(help="Another model of the same settings.", show_default=False)],
+    output: Annotated[Path, typer.Argument(help="The model folder to make.", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a model that is there already.")] = False,
+) -> None:
+    """Make one model of the images of two that have the same method and settings.
+
+    Images of the first keep their ids; those of the second get new ones; an image that both have is taken once.
+    """
+    from lnbnn.editing import list_images
+    from lnbnn.editing import merge as merge_models
+
+    with ProgressBars() as progress:
+        doubles = merge_models(first, second, output, overwrite=force, progress=progress)
+    if doubles:
+        note(f"{_images(len(doubles))} of {second} left out: the same are in {first}")
+    images = list_images(output)
+    typer.echo(f"{output}: {_images(len(images))} of {len({image.label for image in images})} classes")
+
+
+def compact(model: ModelDir) -> None:
+    """Write a model's files anew: without what was removed, with what was added in the index.
+
+    An index that has outgrown its training is trained anew. Models do this by themselves when it is worth it.
+    """
+    from lnbnn.editing import compact as compact_model
+
+    with ProgressBars() as progress:
+        before, after = compact_model(model, progress=progress)
+    typer.echo(f"{model}: {human_bytes(before)} before, {human_bytes(after)} now")
+
+
+def calibrate(model: ModelDir) -> None:
+    """Make a model's probabilities mean something, and let it tell what is unknown.
+
+    Each image of the model is looked up as if it was not known, and once more as if its whole class was not known.
+    predict then gives probabilities, and predict --reject can answer "unknown".
+    """
+    from lnbnn.editing import calibrate as calibrate_model
+    from lnbnn.editing import list_images
+
+    with ProgressBars() as progress:
+        calibrate_model(model, progress=progress)
+    typer.echo(f"{model}: calibrated on {_images(len(list_images(model)))}")
+
+
+def _images(n: int) -> str:
+    return f"{n} image{'' if n == 1 else 's'}"
+
+
+def _parse_ids(*given: list[str] | None) -> list[int]:
+    ids = []
+    for text in [part for texts in given for item in texts or [] for part in item.split(",") if part.strip()]:
+        if not text.strip().isdecimal():
+            raise typer.BadParameter(f"expected ids of images, whole numbers; got {text!r}", param_hint="--image")
+        ids.append(int(text))
+    return ids
+
+
+def _as_json(image: StoredImage) -> dict[str, Any]:
+    return {
+        "id": image.id,
+        "label": image.label,
+        "n_descriptors": image.n_descriptors,
+        "path": image.name,
+        "sha256": image.digest,
+    }
+
+
+def _write_csv(images: list[StoredImage]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["id", "label", "n_descriptors", "path"])
+    writer.writerows([image.id, image.label, image.n_descriptors, image.name] for image in images)

@@ -1,0 +1,95 @@
+"""Locks between processes that die with the process that holds them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: models can be read there, and not be changed
+    fcntl = None  # type: ignore[assignment]
+
+from lnbnn.errors import LnbnnError, ModelInUseError
+
+__all__ = ["ReadLock", "WriteLock", "is_read"]
+
+
+class ReadLock:
+    """Holds a folder: who wants to remove it sees that someone reads it.
+
+    Released by :meth:`close`, or with the object.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._handle: int | None = os.open(folder, os.O_RDONLY)
+        if fcntl is not None:
+            try:
+                fcntl.flock(self._handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:  # it is being removed
+                self.close()
+                raise FileNotFoundError(folder) from None
+            except OSError:  # a file system without locks: reading goes on as before there were any
+                pass
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class WriteLock:
+    """The right to change a folder, of one process at a time; another that asks gets an error at once.
+
+    Used as ``with WriteLock(path):``. The file stays; the lock on it goes with the process, however that ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> Self:
+        if fcntl is None:
+            raise LnbnnError(f"{self.path.parent}: models can be changed only on systems with flock (Linux, macOS).")
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._handle = os.open(self.path, flags, 0o666)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._handle, 32).decode("ascii", "replace").strip()
+            os.close(self._handle)
+            raise ModelInUseError(
+                f"{self.path.parent}: another process{f' ({holder})' if holder.isdigit() else ''} is changing this "
+                "model; try again when it is done."
+            ) from None
+        except BaseException:
+            os.close(self._handle)
+            raise
+        os.ftruncate(self._handle, 0)
+        os.pwrite(self._handle, b"%d\n" % os.getpid(), 0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._handle)
+
+
+def is_read(folder: Path) -> bool:
+    """Whether someone holds a :class:`ReadLock` on the folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+    return False

@@ -1,0 +1,143 @@
+"""The audit: what was put wrong on purpose is found, and shown as table, JSON and page."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+from synthetic import grating, make_features
+
+from lnbnn import LocalNBNN
+from lnbnn.audit import audit
+from lnbnn.audit_page import audit_page
+from lnbnn.errors import InvalidInputError
+
+CENTERS = np.random.default_rng(99).integers(20, 108, (5, 8))
+
+
+def image(place, seed, spread=6.0):
+    rng = np.random.default_rng(1000 * place + seed)
+    return make_features(np.clip(CENTERS[place] + rng.normal(0, spread, (30, 8)), 0, 127).astype(np.uint8))
+
+
+def model_of(entries, **changes):
+    """A model of (features, label) pairs."""
+    params = {"n_neighbors": 5, "index": "exact", "query_budget": None, "n_jobs": 1, "location_weight": 0.0}
+    return LocalNBNN(**{**params, **changes}).fit([one for one, _ in entries], [label for _, label in entries])
+
+
+@pytest.fixture
+def entries():
+    return [(image(place, seed), "abcde"[place]) for place in range(5) for seed in range(5)]
+
+
+def test_a_clean_set_has_nothing_wrong(entries):
+    found = audit(model_of(entries))
+    assert (found.n_images, found.n_classes, found.accuracy) == (25, 5, 1.0)
+    assert found.suspects == ()
+    assert found.near_duplicates == ()
+    assert found.confused == ()
+
+
+def test_swapped_labels_are_found(entries):
+    entries[3] = (entries[3][0], "b")
+    entries[12] = (entries[12][0], "e")
+    found = audit(model_of(entries))
+    assert {(s.id, s.label, s.suggested) for s in found.suspects} == {(3, "b", "a"), (12, "e", "c")}
+    for suspect in found.suspects:
+        assert suspect.probability > 0.5 > suspect.label_probability
+        assert suspect.closest_label == suspect.suggested
+    assert found.accuracy == pytest.approx(23 / 25)
+
+
+def test_ids_are_those_of_the_model(entries):
+    entries[12] = (entries[12][0], "e")
+    found = audit(model_of(entries).remove([0, 5]))
+    assert [s.id for s in found.suspects] == [12]
+
+
+def test_copies_are_found_across_classes_first(entries):
+    rng = np.random.default_rng(0)
+    rows = entries[7][0].descriptors.astype(int) + rng.integers(-1, 2, (30, 8))
+    entries.append((make_features(np.clip(rows, 0, 127).astype(np.uint8)), "e"))
+    entries.append((entries[0][0], "a"))
+    found = audit(model_of(entries)).near_duplicates
+    assert [(d.id, d.other_id, d.across_classes, d.same_bytes) for d in found] == [
+        (7, 25, True, False),
+        (0, 26, False, True),
+    ]
+
+
+def test_strangers_are_found(entries):
+    strange = np.random.default_rng(3).integers(0, 127, (30, 8), dtype=np.uint8)
+    entries.append((make_features(strange), "c"))
+    found = audit(model_of(entries)).strangers
+    assert found[0].id == 25
+
+
+def test_confused_classes_are_counted(entries):
+    for place in (0, 1):
+        entries[place] = (entries[place][0], "b")
+    found = audit(model_of(entries)).confused
+    assert [(c.label, c.answer, c.n_images) for c in found] == [("b", "a", 2)]
+    assert found[0].share == pytest.approx(2 / 7)
+
+
+def test_an_image_alone_in_its_class_is_no_suspect(entries):
+    entries.append((image(0, 77), "single"))
+    found = audit(model_of(entries))
+    assert 25 not in [s.id for s in found.suspects]
+
+
+def test_what_cannot_be_audited(entries):
+    with pytest.raises(InvalidInputError, match="at least two"):
+        audit(model_of(entries[:5]))
+    with pytest.raises(InvalidInputError, match="min_probability"):
+        audit(model_of(entries), min_probability=2.0)
+
+
+def test_page_is_self_contained_and_escapes(entries):
+    entries = [(one, "<b>" if label == "b" else label) for one, label in entries]
+    entries[3] = (entries[3][0], "<b>")
+    page = audit_page(audit(model_of(entries)), model="my <model>")
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+    assert "my &lt;model&gt;" in page
+    assert not re.findall(r"(?:src|href)='(?!data:)", page)
+    assert "picture not found" in page
+
+
+@pytest.fixture
+def photo_model(tmp_path, fit):
+    """Stripes of four directions; one photo is in the wrong folder."""
+    for place in range(4):
+        for number in range(4):
+            path = (
+                tmp_path / "photos" / f"{'d' if (place, number) == (0, 1) else 'abcd'[place]}" / f"{place}{number}.png"
+            )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(grating(45.0 * place, seed=10 * place + number, side=96)).save(path)
+    assert fit(tmp_path / "photos", tmp_path / "model").code == 0
+    return tmp_path / "model"
+
+
+def test_the_command(photo_model, tmp_path, run):
+    out = run("audit", photo_model, "-o", tmp_path / "audit.html").out
+    assert "labels that look wrong: " in out
+    assert "01.png" in out
+    page = (tmp_path / "audit.html").read_text()
+    assert "data:image/jpeg;base64," in page
+    assert "--label a</code>" in page
+    found = json.loads(run("audit", photo_model, "--format", "json", "-o", tmp_path / "audit.json").out)
+    assert ("01.png", "a") in [(s["name"][-6:], s["suggested"]) for s in found["suspects"]]
+    assert json.loads((tmp_path / "audit.json").read_text()) == found
+    rows = run("audit", photo_model, "--format", "csv").out.splitlines()
+    assert rows[0] == "id,label,suggested,probability,label_probability,closest_id,name"
+    assert len(rows) == 1 + len(found["suspects"])
+
+
+def test_the_command_refuses_other_endings(photo_model, run_main):
+    assert run_main("audit", photo_model, "-o", "audit.pdf").code == 2

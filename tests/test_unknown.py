@@ -1,0 +1,221 @@
+"""Telling what is unknown: by hand, as a model that lacks the class, at the promised rate, and in every answer."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from forged import forge_manifest
+from PIL import Image
+from sklearn.exceptions import NotFittedError
+from synthetic import grating, make_features, noise_image
+from test_classifiers import make
+
+from lnbnn import LateFusion, load
+from lnbnn.calibration import false_accept_rates, prominence
+from lnbnn.editing import calibrate, edit
+from lnbnn.errors import InvalidInputError, ModelFormatError
+
+METHODS = ["local-nbnn", "nbnn", "nbnn-affine", "nbnn-log-odds"]
+
+
+def clusters(n_classes=8, n_images=3, *, seed=0):
+    """Features of images of classes that are easy to tell apart."""
+    rng = np.random.default_rng(99)
+    centers = rng.integers(20, 108, (n_classes, 8))
+    noise = np.random.default_rng(seed)
+    images, labels = [], []
+    for place, center in enumerate(centers):
+        for _ in range(n_images):
+            rows = np.clip(center + noise.normal(0, 9, (20, 8)), 0, 127).astype(np.uint8)
+            images.append(make_features(rows))
+            labels.append(f"class {place}")
+    return images, labels
+
+
+@pytest.fixture(params=METHODS)
+def classifier(request):
+    return make(request.param).fit(*clusters())
+
+
+def test_prominence_by_hand():
+    # Others 2 and 2: mean 2, variance 0, half of their size 1: (6 - 2) / 1. Others 1 and 3: variance 1: 4 / sqrt(2).
+    # Distances 2, 8, 8, their signs turned: (8 - 2) / (8 / 2).
+    scores = np.array([[2.0, 6.0, 2.0], [1.0, 3.0, 6.0], [-8.0, -2.0, -8.0]])
+    assert np.allclose(prominence(scores), [4.0, 4.0 / 2**0.5, 1.5])
+
+
+def test_an_absent_class_does_not_count():
+    assert prominence(np.array([[2.0, -np.inf, 6.0, 2.0]])).tolist() == [4.0]
+    with pytest.raises(InvalidInputError, match="at least two classes"):
+        prominence(np.array([[1.0, -np.inf]]))
+
+
+def test_no_evidence_at_all_is_not_prominent_and_no_other_class_is_very_much_so():
+    found = prominence(np.array([[0.0, 0.0, 0.0], [5.0, 0.0, 0.0]]))
+    assert found[0] == 0.0
+    assert 1e6 < found[1] < 1e12
+
+
+def test_rates_by_hand():
+    unknown = np.array([0.1, 0.2, 0.2, 0.9])
+    found = false_accept_rates(np.array([1.0, 0.9, 0.2, 0.05]), unknown)
+    assert found.tolist() == [1 / 5, 2 / 5, 4 / 5, 1.0]
+
+
+def test_the_promised_rate_is_kept():
+    """Over many draws: accepted at the rate r are at most a share r of values like the unknown ones."""
+    rng = np.random.default_rng(0)
+    for rate in (0.02, 0.1, 0.3):
+        shares = []
+        for _ in range(300):
+            unknown = np.sort(rng.exponential(size=99))
+            shares.append(np.mean(false_accept_rates(rng.exponential(size=50), unknown) <= rate))
+        assert np.mean(shares) == pytest.approx(rate, abs=0.012)
+
+
+def test_leaving_a_class_out_is_fitting_without_it(classifier):
+    if classifier.method == "nbnn-affine":
+        pytest.skip("it learns from all classes together")
+    images, labels = clusters()
+    found = classifier._unknown_scores(lambda *_: None)
+    for place in (0, 4, 20):
+        rest = [i for i, label in enumerate(labels) if label != labels[place]]
+        without = make(classifier.method).fit([images[i] for i in rest], [labels[i] for i in rest])
+        own = classifier.classes_.tolist().index(labels[place])
+        assert found[place, own] == -np.inf
+        expected = without.decision_function([images[place]])[0]
+        if classifier.method != "nbnn-log-odds":  # its increments depend on the number of classes
+            assert np.allclose(np.delete(found[place], own), expected)
+
+
+def test_unknown_images_are_rejected_and_known_ones_are_not(classifier):
+    classifier.calibrate(unknown=True)
+    strange = np.random.default_rng(5).integers(0, 127, (20, 8), dtype=np.uint8)
+    queries = [*clusters(seed=7)[0], make_features(strange)]
+    assert classifier.predict(queries).shape == (25,)
+    found = classifier.predict(queries, reject=0.3)
+    assert found.dtype == object
+    assert found[-1] is None
+    accepted = [(answer, label) for answer, label in zip(found, clusters()[1], strict=False) if answer is not None]
+    assert len(accepted) >= 20
+    assert all(answer == label for answer, label in accepted)
+
+
+def test_answers_carry_probability_and_rate(classifier):
+    (plain,) = classifier.iter_answers(clusters()[0][:1])
+    assert plain.probabilities == ()
+    assert plain.false_accept_rate is None
+    classifier.calibrate(unknown=True)
+    queries = clusters(seed=7)[0]
+    for query, answer in zip(queries, classifier.iter_answers(queries, reject=0.1), strict=True):
+        probabilities = classifier.predict_proba([query])[0]
+        assert np.allclose(sorted(answer.probabilities, reverse=True), answer.probabilities)
+        assert answer.probabilities[0] == pytest.approx(probabilities.max())
+        assert answer.is_unknown == (answer.false_accept_rate > 0.1)
+        assert (answer.label is None) == answer.is_unknown
+        assert len(answer.ranking) == 8
+
+
+def test_calibration_is_saved_and_outlives_changes(classifier, tmp_path):
+    classifier.calibrate(unknown=True).save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert np.array_equal(loaded.unknown_prominence_, classifier.unknown_prominence_)
+    assert loaded.temperature_ == classifier.temperature_
+    assert loaded.n_changes_ == 0
+    if loaded.is_incremental:
+        with edit(tmp_path / "model") as model:
+            model.relabel([0, 1], "class 3")
+        changed = load(tmp_path / "model")
+        assert np.array_equal(changed.unknown_prominence_, classifier.unknown_prominence_)
+        assert changed.n_changes_ == 2
+        calibrate(tmp_path / "model")
+        again = load(tmp_path / "model")
+        assert again.n_changes_ == 0
+        assert not np.array_equal(again.unknown_prominence_, classifier.unknown_prominence_)
+
+
+def test_not_calibrated_for_it(classifier):
+    with pytest.raises(NotFittedError, match=r"calibrate\(unknown=True\) first"):
+        classifier.predict(clusters()[0], reject=0.1)
+    with pytest.raises(NotFittedError):
+        next(classifier.calibrate().iter_answers(clusters()[0], reject=0.1))
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0, -0.1, True, "0.1"])
+def test_bad_rates(rate):
+    model = make("local-nbnn").fit(*clusters()).calibrate(unknown=True)
+    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        model.predict(clusters()[0], reject=rate)
+
+
+def test_two_classes_are_too_few():
+    with pytest.raises(InvalidInputError, match="at least three classes"):
+        make("local-nbnn").fit(*clusters(2)).calibrate(unknown=True)
+
+
+def test_methods_that_cannot(tmp_path):
+    model = make("local-nbnn-kernel").fit(*clusters())
+    held_out = np.eye(8)[[image.label for image in model.images_]]
+    with pytest.raises(InvalidInputError, match="cannot leave a class out"):
+        model.calibrate(held_out, unknown=True)
+    fusion = LateFusion([("a", make("nbnn")), ("b", make("local-nbnn"))]).fit(*clusters())
+    with pytest.raises(InvalidInputError, match="cannot leave a class out"):
+        fusion.calibrate(unknown=True)
+    (answer,) = fusion.iter_answers(clusters()[0][:1])
+    assert sum(answer.probabilities) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("value", [[], "none", [2.0, 1.0], [float("inf")], [None], {"a": 1}])
+def test_damaged_fields(tmp_path, value):
+    make("local-nbnn").fit(*clusters()).calibrate(unknown=True).save(tmp_path / "model")
+    forge_manifest(tmp_path / "model", unknown_prominence=value)
+    with pytest.raises(ModelFormatError, match="unknown_prominence"):
+        load(tmp_path / "model")
+
+
+# ---- the command --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_model(tmp_path, fit):
+    """Stripes of eight directions, three photos each."""
+    for place in range(8):
+        (tmp_path / "photos" / f"{place}").mkdir(parents=True)
+        for number in range(3):
+            picture = Image.fromarray(grating(22.5 * place, seed=10 * place + number, side=96))
+            picture.save(tmp_path / "photos" / f"{place}" / f"{number}.png")
+    assert fit(tmp_path / "photos", tmp_path / "model").code == 0
+    return tmp_path / "model"
+
+
+def test_predict_may_answer_unknown(own_model, tmp_path, run):
+    Image.fromarray(grating(45.0, seed=77, side=96)).save(tmp_path / "known.png")
+    Image.fromarray(noise_image(96, 96)).save(tmp_path / "strange.png")
+    paths = (tmp_path / "known.png", tmp_path / "strange.png")
+    outcome = run("predict", own_model, *paths, "--format", "json", "--reject", "0.2")
+    assert "calibrating, once" in outcome.err
+    known, strange = (json.loads(line) for line in outcome.out.splitlines())
+    assert known["label"] == "2"
+    assert not known["is_unknown"]
+    assert 0.5 < known["probability"] <= 1.0
+    assert known["false_accept_rate"] <= 0.2
+    assert strange["label"] == "unknown"
+    assert strange["is_unknown"]
+    again = run("predict", own_model, *paths, "--format", "csv", "--reject", "0.2")
+    assert again.err == "", "the calibration was stored"
+    rows = again.out.splitlines()
+    assert rows[0] == "path,rank,label,score,probability,is_unknown"
+    assert len(rows) == 11
+    assert "unknown" in run("predict", own_model, *paths, "--reject", "0.2").out
+    with edit(own_model) as model:
+        model.relabel([0, 1, 2], "7")
+    assert "3 images changed since" in run("predict", own_model, *paths, "--reject", "0.2").err
+
+
+def test_calibrate_command_and_bad_rate(own_model, tmp_path, run_main):
+    assert run_main("calibrate", own_model).out.strip().endswith("calibrated on 24 images")
+    outcome = run_main("predict", own_model, tmp_path / "photos", "--reject", "2")
+    assert outcome.code == 2
+    assert "between 0 and 1" in outcome.err
