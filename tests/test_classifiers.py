@@ -850,3 +850,15 @@ def test_rounds_are_even_samples_of_the_descriptors():
 def test_bad_stop_confidence(confidence):
     with pytest.raises(InvalidInputError, match="stop_confidence must be above"):
         two_clouds(apart=60, stop_confidence=confidence)
+
+
+def test_nbnn_stops_early_too():
+    training = [many_features(100, 0), many_features(160, 1)]
+    settings = {"location_weight": 0.0, "n_jobs": 1, "index": "exact"}
+    stopping = NBNN(**settings).fit(training, ["low", "high"])
+    patient = NBNN(**settings, stop_confidence=None).fit(training, ["low", "high"])
+    query = many_features(100, 2)
+    scores = [model.decision_function([query])[0] for model in (stopping, patient)]
+    assert np.argmax(scores[0]) == np.argmax(scores[1])
+    assert not np.array_equal(*scores)
+    assert scores[0] == pytest.approx(scores[1], rel=0.2)

@@ -101,6 +101,7 @@ class AffineNBNN(NBNN):
             n_jobs=n_jobs,
             random_state=random_state,
         )
+        del self.stop_confidence  # corrected distances are means over all query descriptors: none is stopped early
 
     def check_settings(self) -> None:
         """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""

@@ -25,7 +25,8 @@ class LogOddsNBNN(NBNN):
     ----------
     positive_only : bool, default=True
         Use only the increments that speak for a class. The paper finds that the rest is not needed.
-    location_weight, descriptor, descriptor_params, index, index_params, query_budget, n_jobs, random_state
+    location_weight, descriptor, descriptor_params, index, index_params, query_budget
+    stop_confidence, n_jobs, random_state
         As of :class:`~lnbnn.classifiers.nbnn.NBNN`.
 
     Notes
@@ -54,6 +55,7 @@ class LogOddsNBNN(NBNN):
         index: str = "faiss",
         index_params: dict[str, Any] | None = None,
         query_budget: int | float | None = 2000,
+        stop_confidence: float | None = 0.95,
         n_jobs: int | None = None,
         random_state: int = 0,
     ) -> None:
@@ -65,6 +67,7 @@ class LogOddsNBNN(NBNN):
             index=index,
             index_params=index_params,
             query_budget=query_budget,
+            stop_confidence=stop_confidence,
             n_jobs=n_jobs,
             random_state=random_state,
         )

@@ -26,7 +26,7 @@ class NBNN(NeighborClassifier):
     ----------
     location_weight : float, default=1.6
         alpha: weight of a patch's place in the image, 0 to 2.
-    descriptor, descriptor_params, index, index_params, query_budget, n_jobs, random_state
+    descriptor, descriptor_params, index, index_params, query_budget, stop_confidence, n_jobs, random_state
         As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; each class has an index of its own.
 
     Attributes
@@ -56,6 +56,7 @@ class NBNN(NeighborClassifier):
         index: str = "faiss",
         index_params: dict[str, Any] | None = None,
         query_budget: int | float | None = 2000,
+        stop_confidence: float | None = 0.95,
         n_jobs: int | None = None,
         random_state: int = 0,
     ) -> None:
@@ -65,6 +66,7 @@ class NBNN(NeighborClassifier):
         self.index = index
         self.index_params = index_params
         self.query_budget = query_budget
+        self.stop_confidence = stop_confidence
         self.n_jobs = n_jobs
         self.random_state = random_state
 

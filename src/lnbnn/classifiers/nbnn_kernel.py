@@ -268,6 +268,7 @@ class NBNNKernel(ResponseSVM, NBNN):
             n_jobs=n_jobs,
             random_state=random_state,
         )
+        del self.stop_confidence  # responses are sums over all query descriptors: none is stopped early
 
 
 class LocalNBNNKernel(ResponseSVM, LocalNBNN):
