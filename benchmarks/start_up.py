@@ -1,6 +1,6 @@
-"""What a model costs besides searching: opening it, the first answer of a new process, memory, adding one image.
+"""Opening a model, the first answer of a new process, memory, adding one image; and where the time of an answer goes.
 
-A model of Caltech 101 at the default settings is made and saved. Writes results/start-up.json.
+A model of some classes of Caltech 101 at the default settings is made and saved. Writes results/start-up.json.
 
     python benchmarks/start_up.py
 """
@@ -15,17 +15,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import faiss
 import numpy as np
 from common import HERE
 
 import lnbnn
+from lnbnn.classifiers.neighbors import image_of_id
 from lnbnn.datasets.caltech101 import load_caltech101
 from lnbnn.datasets.folder import LabelledImages
 from lnbnn.datasets.splits import split_images
 from lnbnn.extraction import features_of
+from lnbnn.images import decode_gray, read_bytes
+from lnbnn.indexes.faiss_kmeans import one_thread
+from lnbnn.indexes.selection import rerank
 from lnbnn.records import make_record, write_record
+from lnbnn.scoring import local_nbnn_updates
 
 REPEATS = 5
 OPEN = (
@@ -53,7 +60,7 @@ def main() -> None:
         classifier = lnbnn.LocalNBNN().fit(train.paths, train.labels)
         fit_s, fit_cpu_s = time.perf_counter() - begin, time.process_time() - cpu
         classifier.save(model)
-        raw = sum(image.n_descriptors for image in classifier.images_) * 128
+        over_raw = classifier.nbytes_ / (128 * sum(image.n_descriptors for image in classifier.images_))
         adding = [
             one_more(classifier, path, label) for path, label in zip(test.paths[:6], test.labels[:6], strict=True)
         ]
@@ -61,9 +68,10 @@ def main() -> None:
         answers = [python("-m", "lnbnn", "predict", model, test.paths[0], "--format", "json") for _ in range(REPEATS)]
         json.loads(answers[0][0])
         results = {
+            "stages": stages(classifier, test.paths),
             "n_descriptors": sum(image.n_descriptors for image in classifier.images_[: len(train)]),
             "bytes_on_disk": sum(file.stat().st_size for file in model.rglob("*") if file.is_file()),
-            "index_bytes_over_raw": round(classifier.nbytes_ / raw, 3),
+            "index_bytes_over_raw": round(over_raw, 3),
             "fit_s": round(fit_s, 1),
             "fit_cpu_s": round(fit_cpu_s, 1),
             "open_s_median": round(statistics.median(wall for wall, _ in opening), 3),
@@ -83,6 +91,51 @@ def main() -> None:
     )
     write_record(HERE / "results" / "start-up.json", record)
     print(json.dumps(results, indent=1))
+
+
+def stages(classifier: lnbnn.LocalNBNN, paths: tuple[str, ...]) -> dict[str, float]:
+    """CPU time of each stage of an answer: medians over the images, an image's best of a few repeats."""
+    index = classifier.index_
+    structure, table = index._structure, index._require_table()  # type: ignore[attr-defined]
+    in_tree = faiss.SearchParametersIVF(nprobe=8)
+    wide = faiss.SearchParametersIVF(nprobe=4, quantizer_params=in_tree)
+    tree = faiss.downcast_index(structure.quantizer)
+    found = []
+    for path in paths:
+        gray = decode_gray(read_bytes(path), 300, name=path)
+        features = classifier.query_features(path)
+        vectors = np.ascontiguousarray(classifier._vectors(features)[:: max(1, len(features) // 250)][:250])
+        n = len(vectors)
+        widened = index._widen(vectors)  # type: ignore[attr-defined]
+        with one_thread():
+            candidates = structure.search(widened, 44, params=wide)[1]
+            row = {
+                "read_and_decode_ms": best(lambda path=path: decode_gray(read_bytes(path), 300, name=path)) / 1000,
+                "extract_ms": best(lambda gray=gray: classifier.descriptor_.extract(gray)) / 1000,
+                "nearest_lists_us": best(lambda w=widened: tree.search(w, 4, params=in_tree)) / n,
+                "lists_and_codes_us": best(lambda w=widened: structure.search(w, 44, params=wide)) / n,
+            }
+        row["compare_again_us"] = best(lambda v=vectors, c=candidates: rerank(v, table.vectors, c, 11)) / n
+        distances, ids = index.search(vectors, 11)
+        labels = classifier._image_labels[image_of_id(ids)]
+        score = lambda d=distances, y=labels: local_nbnn_updates(d, y, 10).totals(len(classifier.classes_))  # noqa: E731
+        row["score_us"] = best(score) / n
+        row["whole_search_us"] = best(lambda v=vectors: index.search(v, 11)) / n
+        begin = time.thread_time()
+        classifier._scores(features)
+        row["answer_ms"] = 1000 * (time.thread_time() - begin)
+        found.append(row)
+    return {name: round(statistics.median(row[name] for row in found), 2) for name in found[0]}
+
+
+def best(work: Callable[[], object]) -> float:
+    """CPU microseconds of the best of a few repeats."""
+    times = []
+    for _ in range(4):
+        begin = time.thread_time()
+        work()
+        times.append(1e6 * (time.thread_time() - begin))
+    return min(times)
 
 
 def one_more(classifier: lnbnn.LocalNBNN, path: str, label: str) -> float:
