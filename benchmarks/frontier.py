@@ -34,19 +34,15 @@ GRIDS: dict[str, dict[str, Any]] = {
 }
 WIDE, NARROW, NARROWEST = (4, 4), (2, 3), (1, 2)  # lists visited, candidates compared again a neighbour
 POINTS = [  # grid, lists and candidates, query budget, confidence
-    ("balanced", WIDE, 2000, 0.95),
-    ("balanced", WIDE, 2000, None),
+    ("balanced", WIDE, 1500, 0.95),
     ("balanced", WIDE, 1000, 0.95),
     ("balanced", WIDE, 500, None),
-    ("balanced", NARROW, 2000, 0.95),
     ("balanced", NARROW, 1000, 0.9),
-    ("balanced", NARROWEST, 1000, 0.9),
-    ("fast", WIDE, 2000, 0.95),
+    ("fast", WIDE, 1500, 0.95),
     ("fast", NARROW, 1000, 0.9),
-    ("fast", NARROW, 500, 0.8),
     ("fast", NARROWEST, 500, 0.8),
 ]
-PRESETS = {"balanced": POINTS[0], "fast": POINTS[8]}
+PRESETS = {"balanced": POINTS[0], "fast": POINTS[5]}
 N_TIMED = 60
 
 

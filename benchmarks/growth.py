@@ -26,7 +26,7 @@ from lnbnn.indexes import make_index
 from lnbnn.location import append_location
 from lnbnn.records import make_record, write_record
 
-SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of the descriptors
+SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)  # of the descriptors
 N_ASKED = 30
 QUERIES_AN_IMAGE = 500
 REPEATS = 3
@@ -55,9 +55,9 @@ def main() -> None:
     for share in SHARES:
         thinned = [vectors[:: round(1 / share)] for vectors in images]
         descriptors.append(measure(thinned, asked, n_classes))
-    for share in SHARES:  # every second descriptor of 6 to 101 classes
-        kept = np.linspace(0, n_classes - 1, round(2 * share * n_classes)).astype(int)
-        classes.append(measure([vectors[::2] for place in kept for vectors in by_class[place]], asked, len(kept)))
+    for share in SHARES:  # every fourth descriptor of 6 to 101 classes
+        kept = np.linspace(0, n_classes - 1, round(4 * share * n_classes)).astype(int)
+        classes.append(measure([vectors[::4] for place in kept for vectors in by_class[place]], asked, len(kept)))
     results = {
         "by_descriptors": {"points": descriptors, **fits([p["n_descriptors"] for p in descriptors], descriptors)},
         "by_classes": {"points": classes, **fits([p["n_classes"] for p in classes], classes)},

@@ -97,7 +97,7 @@ def stages(classifier: lnbnn.LocalNBNN, paths: tuple[str, ...]) -> dict[str, flo
     """CPU time of each stage of an answer: medians over the images, an image's best of a few repeats."""
     index = classifier.index_
     structure, table = index._structure, index._require_table()  # type: ignore[attr-defined]
-    in_tree = faiss.SearchParametersIVF(nprobe=8)
+    in_tree = faiss.SearchParametersIVF(nprobe=4)
     wide = faiss.SearchParametersIVF(nprobe=4, quantizer_params=in_tree)
     tree = faiss.downcast_index(structure.quantizer)
     found = []

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 PRESETS = ("balanced", "paper", "fast")
 PAPER = "66.1 ± 1.1"
-PAGES = ("README.md", "docs/reproduction.md")
+PAGES = ("README.md", "docs/performance.md", "docs/reproduction.md")
 
 
 def main() -> None:
@@ -96,7 +96,120 @@ def preset_row(preset: str, record: RunRecord) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-BLOCKS = {"presets": render_presets, "methods": render_methods}
+def results_of(name: str) -> dict[str, Any] | None:
+    """The results of a record, or None where it is not there yet."""
+    path = HERE / "results" / f"{name}.json"
+    return read_record(path).results if path.exists() else None
+
+
+def render_frontier() -> str:
+    """One row a point, the presets named, most accurate first."""
+    results = results_of("frontier")
+    if results is None:
+        return ""
+    names = {place: name for name, place in results["presets"].items()}
+    rows = sorted(enumerate(results["points"]), key=lambda pair: -pair[1]["accuracy"])
+    lines = [
+        "| grid of preset | lists, candidates | query descriptors | confidence "
+        "| held-out accuracy, % | CPU ms: extract | CPU ms: classify | |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for place, point in rows:
+        preset = f"preset `{names[place]}`" if place in names else ""
+        lines.append(
+            f"| {point['grid']} | {point['n_probes']}, {point['rerank_factor']} | {point['query_budget']:,} "
+            f"| {point['stop_confidence'] or 'all asked for'} | {point['accuracy']:.1f} | {point['extract_ms']:.1f} "
+            f"| {point['classify_ms']:.1f} | {preset} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def render_search() -> str:
+    """One row a way to search."""
+    results = results_of("search")
+    if results is None:
+        return ""
+    lines = [
+        "| search, one thread | CPU us a query descriptor | times ours | build, CPU s "
+        "| accuracy, % (ours on the same images) |",
+        "|---|---|---|---|---|",
+    ]
+    for row in results["ways"]:
+        lines.append(
+            f"| {row['way']} | {row['us_a_descriptor']:,.0f} | {row['times_ours']:,.1f} | {row['build_cpu_s']:,.1f} "
+            f"| {row['accuracy']:.1f} ({row['accuracy_lnbnn_same_images']:.1f}; {row['n_images']} images) |"
+        )
+    stopping = results["stopping"]
+    lines += [
+        "",
+        f"{results['n_classes']} classes of Caltech 101, {results['n_descriptors'] / 1e6:.2f} million descriptors, "
+        f"{results['queries_an_image']} query descriptors an image. With the default budget, stopping when the lead is "
+        f"sure, an image takes {stopping['ms_an_image']:.1f} ms CPU ({stopping['accuracy']:.1f} %).",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def render_growth() -> str:
+    """One row a size, for both curves, and their fits."""
+    results = results_of("growth")
+    if results is None:
+        return ""
+    lines = []
+    for name, words in (("by_descriptors", "descriptors"), ("by_classes", "classes")):
+        curve = results[name]
+        lines += [
+            f"| {words} | " + " | ".join(f"{point['n_' + words]:,}" for point in curve["points"]) + " |",
+            "|---" * (len(curve["points"]) + 1) + "|",
+            "| CPU us a query descriptor | "
+            + " | ".join(f"{p['us_a_descriptor']:.1f}" for p in curve["points"])
+            + " |",
+            "",
+            f"{curve['times_for_16_fold']:.2f} times the time for 16 times the {words}: "
+            f"{curve['us_for_each_doubling']:.1f} us for each doubling, within "
+            f"{100 * curve['worst_departure_from_logarithm']:.0f} % of a logarithm, or the power {curve['power']:.2f}.",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def render_start_up() -> str:
+    """Stages of an answer; opening, adding, memory."""
+    results = results_of("start-up")
+    if results is None:
+        return ""
+    stages = results["stages"]
+    return "\n".join(
+        [
+            "| stage | CPU |",
+            "|---|---|",
+            f"| reading and decoding a file | {stages['read_and_decode_ms']:.1f} ms |",
+            f"| extracting descriptors, default grid | {stages['extract_ms']:.1f} ms |",
+            f"| searching, a query descriptor | {stages['whole_search_us']:.1f} us |",
+            f"| ... of it the nearest lists | {stages['nearest_lists_us']:.1f} us |",
+            f"| ... of it the codes | {stages['lists_and_codes_us'] - stages['nearest_lists_us']:.1f} us |",
+            f"| ... of it comparing again | {stages['compare_again_us']:.1f} us |",
+            f"| scoring, a query descriptor | {stages['score_us']:.1f} us |",
+            f"| all query descriptors of an image, stopping when sure | {stages['answer_ms']:.1f} ms |",
+            "",
+            f"{results['n_descriptors'] / 1e6:.1f} million descriptors. Index and labels take "
+            f"{results['index_bytes_over_raw']:.2f} times the raw 8-bit descriptors. Opening the model takes "
+            f"{results['open_s_median']:.2f} s, the first answer of a new process "
+            f"{results['first_answer_s_median']:.1f} s ({results['first_answer_cpu_s_median']:.1f} s CPU), "
+            f"adding the descriptors of one image to the index {results['add_one_image_cpu_ms_median']:.0f} ms CPU.",
+            "",
+        ]
+    )
+
+
+BLOCKS = {
+    "presets": render_presets,
+    "methods": render_methods,
+    "frontier": render_frontier,
+    "search": render_search,
+    "growth": render_growth,
+    "start-up": render_start_up,
+}
 
 
 if __name__ == "__main__":

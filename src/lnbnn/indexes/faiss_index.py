@@ -27,7 +27,7 @@ _PROBES = {"ivf-8bit": 8, "ivf-4bit": 4}
 _ROWS_A_BLOCK = 200_000
 _TRAIN_ROWS_A_LIST = 100
 _ROWS_A_LIST = 2048
-_BRANCHES_TO_SEARCH = 8
+_BRANCHES_TO_SEARCH = 4
 _TRAIN_ROWS_FOR_CODES = 100_000
 _MIN_CANDIDATES = 16
 
@@ -222,9 +222,9 @@ class FaissIndex(Index):
         return min(self.n_probes or _PROBES[self._form], self._structure.nlist)
 
     def _n_branches(self) -> int:
-        """Branches of the tree looked into: 8, or as many as are sure to hold the lists to visit."""
+        """Branches of the tree looked into: 4, or as many as are sure to hold the lists to visit."""
         tree = faiss.downcast_index(self._structure.quantizer)
-        wanted = -(-_BRANCHES_TO_SEARCH * self._n_probes() * tree.nlist // self._structure.nlist)
+        wanted = -(-2 * _BRANCHES_TO_SEARCH * self._n_probes() * tree.nlist // self._structure.nlist)
         return min(tree.nlist, max(_BRANCHES_TO_SEARCH, wanted))
 
     def _widen(self, vectors: NDArray[np.generic]) -> NDArray[np.float32]:
