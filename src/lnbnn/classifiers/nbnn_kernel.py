@@ -250,7 +250,7 @@ class NBNNKernel(ResponseSVM, NBNN):
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
         index_params: dict[str, Any] | None = None,
-        query_budget: int | float | None = 2000,
+        query_budget: int | float | None = 1500,
         n_jobs: int | None = None,
         random_state: int = 0,
     ) -> None:
@@ -300,7 +300,7 @@ class LocalNBNNKernel(ResponseSVM, LocalNBNN):
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
         index_params: dict[str, Any] | None = None,
-        query_budget: int | float | None = 2000,
+        query_budget: int | float | None = 1500,
         match_score: str = "difference",
         background_rank: int | None = None,
         background_other_class: bool = False,
