@@ -23,7 +23,6 @@ import numpy as np
 from common import HERE
 
 import lnbnn
-from lnbnn.classifiers.neighbors import image_of_id
 from lnbnn.datasets.caltech101 import load_caltech101
 from lnbnn.datasets.folder import LabelledImages
 from lnbnn.datasets.splits import split_images
@@ -115,9 +114,9 @@ def stages(classifier: lnbnn.LocalNBNN, paths: tuple[str, ...]) -> dict[str, flo
                 "nearest_lists_us": best(lambda w=widened: tree.search(w, 4, params=in_tree)) / n,
                 "lists_and_codes_us": best(lambda w=widened: structure.search(w, 44, params=wide)) / n,
             }
-        row["compare_again_us"] = best(lambda v=vectors, c=candidates: rerank(v, table.vectors, c, 11)) / n
+        row["compare_again_us"] = best(lambda v=vectors, c=candidates: rerank(v, *table.parts, c, 11)) / n
         distances, ids = index.search(vectors, 11)
-        labels = classifier._image_labels[image_of_id(ids)]
+        labels = classifier._labels_of(ids)
         score = lambda d=distances, y=labels: local_nbnn_updates(d, y, 10).totals(len(classifier.classes_))  # noqa: E731
         row["score_us"] = best(score) / n
         row["whole_search_us"] = best(lambda v=vectors: index.search(v, 11)) / n
