@@ -1,24 +1,29 @@
 # Each target sets up what it needs: a virtual environment in .venv, dependencies at the versions of requirements.lock.
 PYTHON ?= python3
+DESCRIPTOR ?= dense-sift
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test soak check format bench quick lock clean
+.PHONY: demo test test-timm soak check format bench quick lock clean
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lnbnn needs Python 3.11 or newer; set PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[demo,flann,dev]'
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[deep,demo,flann,dev]'
 	touch $@
 
-demo: $(VENV)/.ready ## the whole job on built-in photographs; pictures in demo-output/
-	$(BIN)/lnbnn demo --output demo-output
+demo: $(VENV)/.ready ## the whole job on built-in photographs; pictures in demo-output/; DESCRIPTOR=deep for another
+	$(BIN)/lnbnn demo --output demo-output --descriptor $(DESCRIPTOR)
 
 test: $(VENV)/.ready ## all tests
 	$(BIN)/python -m pytest
 
 soak: $(VENV)/.ready ## the long form of the tests of changing models, under 20 minutes; writes results/soak.json
 	$(BIN)/python benchmarks/soak.py --minutes 15
+
+test-timm: $(VENV)/.ready ## tests of timm descriptors and of their export; installs PyTorch first (several GB)
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[timm]'
+	$(BIN)/python -m pytest tests/test_timm_network.py
 
 check: $(VENV)/.ready ## format, lint, types, tests
 	$(BIN)/ruff format --check .

@@ -73,7 +73,7 @@ def all_totals(classifier, train, test) -> dict[str, np.ndarray]:
 
     def totals_of(vectors: np.ndarray, own: range | None) -> np.ndarray:
         updates = classifier._updates_of(vectors, own)
-        xy = vectors[:, -2:].astype(np.float64) / (UNIT_LENGTH * classifier.location_weight)
+        xy = vectors[:, -2:].astype(np.float64) / (UNIT_LENGTH * classifier.used_location_weight())
         return np.vstack([[updates.totals(len(classes))], cell_totals(updates, xy, len(classes), 2)]).ravel()
 
     def work(path: str) -> np.ndarray:

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 PRESETS = ("balanced", "paper", "fast")
 PAPER = "66.1 ± 1.1"
-PAGES = ("README.md", "docs/performance.md", "docs/reproduction.md")
+PAGES = ("README.md", "docs/descriptors.md", "docs/performance.md", "docs/reproduction.md")
 
 
 def main() -> None:
@@ -46,6 +46,30 @@ def render_methods() -> str:
     """The methods side by side, as in docs/reproduction.md."""
     path = HERE / "results" / "table2.json"
     return get_experiment("table2").tabulate(read_record(path).results) if path.exists() else ""
+
+
+def render_deep() -> str:
+    """One row a method on the cells, or the pooled vector, of the same network."""
+    records = {n: HERE / "results" / f"deep-{n}.json" for n in (15, 30)}
+    found = {n: read_record(path) for n, path in records.items() if path.exists()}
+    if not found:
+        return ""
+    counts = " | ".join(f"{n} images" for n in found)
+    lines = [f"| on EfficientNet-Lite0 | {counts} |", "|---" * (1 + len(found)) + "|"]
+    for method in next(iter(found.values())).results["accuracy_mean"]:
+        cells = [
+            f"{record.results['accuracy_mean'][method]:.1f} ± {record.results['accuracy_sd'][method]:.1f}"
+            for record in found.values()
+        ]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    times = [split["cpu_ms_an_image"] for record in found.values() for split in record.results["splits"]]
+    whole, search = (statistics.median(time[part] for time in times) for part in ("all", "search"))
+    n_splits = len(next(iter(found.values())).seeds)
+    sentence = (
+        f"Caltech 101, mean per-class accuracy in %, {n_splits} splits, up to 15 test images a class. An image takes "
+        f"{whole:.0f} ms of CPU time, file and network included, {search:.1f} ms of them to search."
+    )
+    return "\n".join([*lines, "", sentence, ""])
 
 
 def render_presets() -> str:
@@ -204,6 +228,7 @@ def render_start_up() -> str:
 
 BLOCKS = {
     "presets": render_presets,
+    "deep": render_deep,
     "methods": render_methods,
     "frontier": render_frontier,
     "search": render_search,

@@ -421,3 +421,57 @@ def test_ctrl_c_while_a_model_is_replaced_keeps_the_old_one(photos, model, tmp_p
     assert fit(photos, tmp_path / "model", "--force").code != 0
     (tmp_path / "model" / "writer.lock").unlink()
     assert files_in(tmp_path) == before
+
+
+def test_several_descriptors_are_fused(photos, tmp_path, run, run_main):
+    options = ["--descriptor", "dense-sift", "--descriptor", "deep", "-k", "5", "-D", "longest_side=96"]
+    model = tmp_path / "model"
+    done = run_main("fit", photos, model, *options, "-D", "1:step_px=8")
+    assert done.code == 0, done.err
+    assert "local-nbnn on dense-sift" in done.out
+    assert "local-nbnn on deep" in done.out
+    assert json.loads(run("evaluate", model, photos, "--format", "json").out)["mean_per_class_accuracy"] > 0.9
+    members = [member.plain_params() for member in lnbnn.load(model).estimators_]
+    assert [member["descriptor"] for member in members] == ["dense-sift", "deep"]
+    assert members[0]["descriptor_params"]["step_px"] == 8
+    assert members[1]["descriptor_params"]["longest_side"] == 96
+    photo = photos / "rows" / "photo_0.png"
+    assert run("explain", model, photo, "-o", tmp_path / "why.png", "--label", "rows", "--against", "checks").code == 0
+    assert (tmp_path / "why.png").stat().st_size > 10_000
+
+
+def test_a_setting_for_a_descriptor_that_is_not_there(photos, tmp_path, run_main):
+    outcome = run_main("fit", photos, tmp_path / "model", "-D", "2:step_px=8")
+    assert outcome.code == 2
+    assert "is for descriptor 2, but there are 1" in " ".join(outcome.err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("preset", ["fast", "paper"])
+def test_a_presets_grid_is_not_forced_on_another_descriptor(photos, tmp_path, run, preset):
+    model = tmp_path / "model"
+    options = ["--preset", preset, "--descriptor", "deep", "-D", "longest_side=64"]
+    assert run("fit", photos, model, *options).code == 0
+    assert "bin_sizes" not in lnbnn.load(model).plain_params()["descriptor_params"]
+
+
+def test_export_onnx(photos, tmp_path, run, run_main):
+    network = tmp_path / "lite0.onnx"
+    outcome = run("export-onnx", "deep@stage5", network)
+    assert outcome.code == 0
+    assert outcome.out.startswith(f"{network}: ")
+    options = ["-k", "5", "-D", "longest_side=64"]
+    for model, descriptor in (("a", "deep@stage5"), ("b", f"onnx:{network}")):
+        assert run("fit", photos, tmp_path / model, "--descriptor", descriptor, *options).code == 0
+    answers = [run("predict", tmp_path / model, photos, "--format", "json").out for model in ("a", "b")]
+    assert answers[0] == answers[1]
+    assert run_main("export-onnx", "deep", network).code == 2
+    assert "dense-sift cannot be written as ONNX" in run_main("export-onnx", "dense-sift", tmp_path / "x.onnx").error
+    assert not (tmp_path / "x.onnx").exists()
+
+
+def test_a_bad_network_is_one_line(photos, tmp_path, run_main):
+    (tmp_path / "net.onnx").write_bytes(b"not a network")
+    outcome = run_main("fit", photos, tmp_path / "model", "--descriptor", f"onnx:{tmp_path / 'net.onnx'}")
+    assert outcome.code == 2
+    assert "not a usable ONNX file" in " ".join(outcome.err.replace("│", " ").split())
+    assert not (tmp_path / "model").exists()

@@ -7,7 +7,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from synthetic import flat_image, grating_set, small_sift
 
-from lnbnn import ImageFeatures, LocalNBNN
+from lnbnn import ImageFeatures, LateFusion, LocalNBNN
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.errors import InvalidInputError
 from lnbnn.evidence import explain, support_map
@@ -173,3 +173,18 @@ def test_a_method_without_patch_matches_says_so(method):
 
 def test_the_papers_methods_have_evidence():
     assert {"local-nbnn", "nbnn", "nbnn-log-odds"} <= {*WITH_EVIDENCE}
+
+
+def test_evidence_of_a_fusion_adds_up_to_its_log_odds():
+    images, labels = grating_set(n_images=3)
+    small = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}
+    coarse = {"bin_sizes": [6], "step_px": 5, "min_contrast": 0.5, "longest_side": 64}
+    members = [(f"part{i}", LocalNBNN(5, descriptor_params=params)) for i, params in enumerate((small, coarse))]
+    fusion = LateFusion(members).fit(images, labels)
+    evidence = explain(fusion, images[0], label="direction 0", against="direction 1")
+    scores = fusion.decision_function(images[:1])[0]
+    assert evidence.support.sum() == pytest.approx(scores[0] - scores[1])
+    assert evidence.map.sum() == pytest.approx(evidence.support.sum())
+    assert evidence.map.shape == (48, 48)
+    assert len(evidence.features) == len(evidence.support)
+    assert evidence.ranking[0][0] == fusion.predict(images[:1])[0]

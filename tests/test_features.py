@@ -32,11 +32,18 @@ def test_keeps_what_it_is_given():
     assert features.xy.tolist() == valid()["xy"].tolist()
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, np.uint16])
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.uint16])
 def test_other_numbers_become_float32(dtype):
     features = ImageFeatures(**valid(descriptors=np.array([[1, 2], [3, 4], [5, 6]], dtype)))
     assert features.descriptors.dtype == np.float32
     assert features.descriptors.tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+def test_16_bit_floats_stay_as_they_are():
+    features = ImageFeatures(**valid(descriptors=np.array([[1, 2], [3, 4], [5, 6]], np.float16)))
+    assert features.descriptors.dtype == np.float16
+    with pytest.raises(InvalidInputError, match="must be finite"):
+        ImageFeatures(**valid(descriptors=np.array([[1, 2], [3, np.inf], [5, 6]], np.float16)))
 
 
 def test_lists_are_taken():

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from synthetic import make_features
 
 from lnbnn import ImageFeatures
 from lnbnn.errors import InvalidInputError
@@ -76,3 +77,10 @@ def test_bad_weights(weight):
 def test_weights_that_are_no_numbers(weight):
     with pytest.raises(InvalidInputError, match="location_weight"):
         check_location_weight(weight)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_16_bit_floats_become_32(weight):
+    found = append_location(make_features(np.array([[1, 2], [3, 4]], np.float16)), weight)
+    assert found.dtype == np.float32
+    assert found[:, :2].tolist() == [[1, 2], [3, 4]]

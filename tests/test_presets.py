@@ -10,8 +10,8 @@ from lnbnn.errors import UnknownNameError
 from lnbnn.presets import PRESETS, preset_params
 
 
-def test_the_three_presets():
-    assert sorted(PRESETS) == ["balanced", "fast", "paper"]
+def test_the_presets():
+    assert sorted(PRESETS) == ["balanced", "deep", "fast", "paper"]
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
@@ -34,7 +34,7 @@ def test_paper_is_the_authors_feature():
     assert descriptor.min_contrast == 2.0
     classifier = LocalNBNN(**preset_params("paper"))
     assert classifier.n_neighbors == 10
-    assert classifier.location_weight == 1.6
+    assert descriptor.location_weight == 1.6
     assert classifier.query_budget is None
 
 
@@ -57,5 +57,5 @@ def test_nor_through_a_list_inside_it():
 
 
 def test_unknown_preset():
-    with pytest.raises(UnknownNameError, match="Unknown preset 'best'; choose one of: balanced, fast, paper"):
+    with pytest.raises(UnknownNameError, match="Unknown preset 'best'; choose one of: balanced, deep, fast, paper"):
         preset_params("best")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from networks import mean_network, write_network
 from PIL import Image
 from synthetic import grating_set
 
@@ -77,3 +78,32 @@ def test_the_command_ends_with_a_command_that_works(photos, tmp_path, run):
     options = [word if word != "MODEL" else tmp_path / "model" for word in words[start:]]
     assert run(*options).code == 0
     assert "accuracy" in run("tune", photos, "--jobs", 1, "--max-ms", 0).out
+
+
+def test_layer_size_place_and_k_of_a_network_are_tried(photos, tmp_path):
+    path = write_network(tmp_path / "net.onnx", mean_network())
+    trials = list(tune(read_images(photos), descriptor=f"onnx:{path}", n_jobs=1))
+    assert len(trials) == 2 * (3 + 2)
+    assert {found.settings["descriptor"] for found in trials} == {f"onnx:{path}"}
+    assert {found.settings["descriptor_params"]["longest_side"] for found in trials} == {64, 48}
+    assert [found.settings.get("n_neighbors") for found in trials[:5]] == [None, None, None, 20, 5]
+
+
+def test_deep_stands_for_its_layers():
+    choices, _ = tuning._choices("deep")
+    assert [choice["descriptor"] for choice in choices] == ["deep", "deep", "deep@stage6", "deep@stage6"]
+    assert [choice["descriptor_params"] for choice in choices] == [{"longest_side": 288}, {"longest_side": 216}] * 2
+    choices, _ = tuning._choices("root-sift")
+    assert {choice["descriptor"] for choice in choices} == {"root-sift"}
+
+
+def test_a_network_of_a_fixed_size_keeps_it(tmp_path):
+    path = write_network(tmp_path / "net.onnx", mean_network(sides=(64, 64)))
+    assert tuning._choices(f"onnx:{path}")[0] == [{"descriptor": f"onnx:{path}"}]
+
+
+def test_the_command_names_the_descriptor(photos, tmp_path, run):
+    path = write_network(tmp_path / "net.onnx", mean_network())
+    outcome = run("tune", photos, "--descriptor", f"onnx:{path}", "--jobs", "1")
+    assert outcome.code == 0
+    assert f"--descriptor onnx:{path} -D longest_side=" in outcome.err

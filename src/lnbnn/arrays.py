@@ -15,7 +15,7 @@ __all__ = ["load_array", "save_array", "save_stacked"]
 
 _MAP_FROM_BYTES = 1 << 20
 _ROWS_AT_ONCE = 1 << 16
-_NATIVE = {np.dtype(name).str for name in ("bool", "uint8", "int32", "int64", "float32", "float64")}
+_NATIVE = {np.dtype(name).str for name in ("bool", "uint8", "int32", "int64", "float16", "float32", "float64")}
 
 
 def save_array(path: Path, array: NDArray[np.generic]) -> None:

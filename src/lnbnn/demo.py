@@ -14,7 +14,7 @@ from lnbnn.evaluation import Evaluation, evaluate, write_confusion
 from lnbnn.evidence import explain
 from lnbnn.extraction import Progress, no_progress
 from lnbnn.figures import confusion_figure, evidence_figure, save_figure
-from lnbnn.images import read_gray
+from lnbnn.images import read_bytes
 
 __all__ = ["DemoReport", "run_demo"]
 
@@ -34,8 +34,17 @@ class DemoReport:
     notes: tuple[str, ...]
 
 
-def run_demo(output: Path, *, data: Path | None = None, seed: int = 0, progress: Progress = no_progress) -> DemoReport:
+def run_demo(
+    output: Path,
+    *,
+    data: Path | None = None,
+    descriptor: str = "dense-sift",
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> DemoReport:
     """Fit and evaluate on the built-in photographs, or on halves of the user's own folder; writes into ``output``."""
+    unfitted = LocalNBNN(descriptor=descriptor, random_state=seed)
+    unfitted.check_settings()
     if data is None:
         output.mkdir(parents=True, exist_ok=True)
         reference, query = map(read_images, write_toy_set(output / "photos", seed=seed))
@@ -46,7 +55,7 @@ def run_demo(output: Path, *, data: Path | None = None, seed: int = 0, progress:
         notes = images.notes
         output.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
-    classifier = LocalNBNN(random_state=seed).fit(reference.paths, reference.labels, on_error="skip", progress=progress)
+    classifier = unfitted.fit(reference.paths, reference.labels, on_error="skip", progress=progress)
     fit_s = time.perf_counter() - start
     evaluation = evaluate(classifier, query.paths, query.labels, progress=progress)
     classifier.save(output / "model", overwrite=True)
@@ -68,13 +77,13 @@ def _draw(
     readable = [place for place, path in enumerate(query.paths) if path not in unreadable]
     step = max(1, len(readable) // _N_EVIDENCE)
     for number, place in enumerate(readable[step // 2 :: step][:_N_EVIDENCE], start=1):
-        gray = read_gray(query.paths[place], int(classifier.descriptor_.longest_side))
-        if len(classifier.query_features(gray)) == 0:
+        picture = classifier.descriptor_.decode(read_bytes(query.paths[place]))
+        if len(classifier.query_features(query.paths[place])) == 0:
             continue
-        evidence = explain(classifier, gray)
+        evidence = explain(classifier, query.paths[place])
         title = f"answer: {evidence.label}    (true class: {query.labels[place]})"
         path = output / f"evidence_{number}.png"
-        save_figure(evidence_figure(gray, evidence, title=title), path)
+        save_figure(evidence_figure(picture, evidence, title=title), path)
         pictures.append(path)
         progress("drawing", number, _N_EVIDENCE)
     return tuple(pictures)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.classifiers.fusion import LateFusion
 from lnbnn.classifiers.neighbors import NeighborClassifier
 from lnbnn.errors import InvalidInputError
 from lnbnn.extraction import ImageLike
@@ -30,7 +31,7 @@ class Evidence:
     map : ndarray of shape (height, width)
         The support spread evenly over each patch; its sum is the sum of the support.
     features : ImageFeatures
-        The descriptors the support belongs to.
+        The descriptors the support belongs to; of a fusion only where they lie.
     ranking : tuple of (label, score)
         All classes, best first.
     """
@@ -44,22 +45,38 @@ class Evidence:
 
 
 def explain(classifier: ImageClassifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
-    """The evidence in an image for a class (by default the answer), alone or against another class."""
-    if not (isinstance(classifier, NeighborClassifier) and classifier.has_patch_evidence):
-        raise InvalidInputError(f"method {classifier.method!r} has no patch matches to show; use local-nbnn or nbnn.")
+    """The evidence in an image for a class (by default the answer), alone or against another class.
+
+    Of a fusion, the descriptors of all its methods, each by its share of the fused score.
+    """
+    shares = classifier.shares(image) if isinstance(classifier, LateFusion) else [(1.0, classifier)]
+    for _, member in shares:
+        if not (isinstance(member, NeighborClassifier) and member.has_patch_evidence):
+            raise InvalidInputError(f"method {member.method!r} has no patch matches to show; use local-nbnn or nbnn.")
     classes = classifier.fitted_classes().tolist()
-    features = classifier.query_features(image)
-    if len(features) == 0:
+    parts = [(share, member.query_features(image), member.updates(image)) for share, member in shares]  # type: ignore[attr-defined]
+    if not any(len(features) for _, features, _ in parts):
         raise InvalidInputError("the picture has no descriptors (flat or too small): there is no evidence to show.")
-    updates = classifier.updates(image)
-    ranking = classifier.ranking(0.0 - updates.totals(len(classes)))
+    totals = sum(share * updates.totals(len(classes)) for share, _, updates in parts)
+    ranking = classifier.ranking(0.0 - totals)
     label = ranking[0][0] if label is None else label
-    support = -updates.of_class(_place(classes, label))
-    if against is not None:
-        if against == label:
-            raise InvalidInputError(f"label and against are the same class, {label!r}; name two.")
-        support = support + updates.of_class(_place(classes, against))
+    place = _place(classes, label)
+    other = None if against is None else _place(classes, against)
+    if other == place:
+        raise InvalidInputError(f"label and against are the same class, {label!r}; name two.")
+    support = np.concatenate([share * -updates.of_class(place) for share, _, updates in parts])
+    if other is not None:
+        support = support + np.concatenate([share * updates.of_class(other) for share, _, updates in parts])
+    features = parts[0][1] if len(parts) == 1 else _side_by_side([features for _, features, _ in parts])
     return Evidence(label, against, support, support_map(features, support), features, ranking)
+
+
+def _side_by_side(parts: list[ImageFeatures]) -> ImageFeatures:
+    """Where the descriptors of several methods lie, in the first one's picture; the descriptors themselves differ."""
+    width, height = parts[0].size
+    xy = np.concatenate([part.xy for part in parts])
+    scale = np.concatenate([part.scale * np.float32(max(width, height) / max(part.size)) for part in parts])
+    return ImageFeatures(np.zeros((len(xy), 1), np.uint8), xy, scale, (width, height))
 
 
 def support_map(features: ImageFeatures, support: NDArray[np.floating]) -> NDArray[np.float64]:

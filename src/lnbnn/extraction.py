@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.images import decode_gray, read_bytes
+from lnbnn.images import read_bytes
 from lnbnn.store import FeatureStore
 
 __all__ = ["ImageLike", "Progress", "features_of", "iter_features", "map_in_order", "name_of", "no_progress"]
@@ -45,7 +45,7 @@ def features_of(image: ImageLike, descriptor: Descriptor, store: FeatureStore | 
     key = store.key(data, descriptor) if store is not None else ""
     features = store.get(key) if store is not None else None
     if features is None:
-        features = descriptor.extract(decode_gray(data, int(descriptor.longest_side), name=str(image)))
+        features = descriptor.extract(descriptor.decode(data, name=str(image)))
         if store is not None:
             store.put(key, features)
     return features

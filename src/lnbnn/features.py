@@ -20,8 +20,8 @@ class ImageFeatures:
 
     Parameters
     ----------
-    descriptors : ndarray of shape (n_descriptors, d), uint8 or float32
-        One row a patch. uint8 rows stand for unit vectors times 127, float32 rows are used as they are.
+    descriptors : ndarray of shape (n_descriptors, d), uint8, float16 or float32
+        One row a patch. uint8 rows stand for unit vectors times 127, others are used as they are.
     xy : ndarray of shape (n_descriptors, 2), float32
         Centre of each patch as a fraction of the image's width and height, in [0, 1].
     scale : ndarray of shape (n_descriptors,), float32
@@ -51,7 +51,8 @@ class ImageFeatures:
         if descriptors.dtype != np.uint8:
             if descriptors.dtype.kind not in "fiu":
                 raise InvalidInputError(f"descriptors must be numbers; got dtype {descriptors.dtype}.")
-            descriptors = descriptors.astype(np.float32)
+            if descriptors.dtype != np.float16:
+                descriptors = descriptors.astype(np.float32)
             if not np.isfinite(descriptors).all():
                 raise InvalidInputError("descriptors must be finite; got NaN or infinity.")
         n = len(descriptors)

@@ -73,15 +73,15 @@ def confusion_figure(evaluation: Evaluation) -> Figure:
     return figure
 
 
-def evidence_figure(gray: NDArray[np.uint8], evidence: Evidence, *, title: str = "", n_patches: int = 12) -> Figure:
-    """The image with its strongest patches, the evidence laid over it, and the leading classes."""
+def evidence_figure(picture: NDArray[np.uint8], evidence: Evidence, *, title: str = "", n_patches: int = 12) -> Figure:
+    """The image, gray or RGB, with its strongest patches, the evidence laid over it, and the leading classes."""
     width, height = evidence.features.size
     panel = 3.6
     panel_height = float(np.clip(panel * height / width, 2.2, 5.0))
     figure = Figure(figsize=(3 * panel + 1.0, panel_height + 1.0), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[1, 1, 0.85])
-    _draw_patches(left, gray, evidence, n_patches)
-    _draw_map(figure, middle, gray, evidence)
+    _draw_patches(left, picture, evidence, n_patches)
+    _draw_map(figure, middle, picture, evidence)
     _draw_ranking(right, evidence)
     if title:
         figure.suptitle(title, fontsize=11, color=_INK)
@@ -188,9 +188,9 @@ def unknown_figure(results: dict[str, Any]) -> Figure:
     return figure
 
 
-def _draw_patches(axes, gray, evidence, n_patches):  # type: ignore[no-untyped-def]
+def _draw_patches(axes, picture, evidence, n_patches):  # type: ignore[no-untyped-def]
     width, height = evidence.features.size
-    axes.imshow(gray, cmap="gray", vmin=0, vmax=255, extent=(0, width, height, 0))
+    axes.imshow(picture, cmap="gray", vmin=0, vmax=255, extent=(0, width, height, 0))
     strongest = np.argsort(-np.abs(evidence.support), kind="stable")[:n_patches]
     largest = np.abs(evidence.support).max() or 1.0
     for place in strongest[::-1]:
@@ -208,10 +208,10 @@ def _draw_patches(axes, gray, evidence, n_patches):  # type: ignore[no-untyped-d
     axes.set_axis_off()
 
 
-def _draw_map(figure, axes, gray, evidence):  # type: ignore[no-untyped-def]
+def _draw_map(figure, axes, picture, evidence):  # type: ignore[no-untyped-def]
     width, height = evidence.features.size
     limit = np.quantile(np.abs(evidence.map), 0.995) or 1.0
-    axes.imshow(gray, cmap="gray", vmin=-60, vmax=255, extent=(0, width, height, 0))
+    axes.imshow(picture, cmap="gray", vmin=-60, vmax=255, extent=(0, width, height, 0))
     strength = np.clip(np.abs(evidence.map) / limit, 0, 1)
     low, cmap = (0, "inferno") if evidence.against is None else (-limit, "RdBu_r")
     heat = axes.imshow(

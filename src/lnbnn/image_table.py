@@ -138,7 +138,7 @@ def write_batch(folder: Path, images: Iterable[tuple[int, ImageFeatures]]) -> No
 def read_batch(folder: Path) -> dict[int, ImageFeatures]:
     """The features that :func:`write_batch` wrote, by id."""
     rows = _read_json(folder / _TABLE)
-    descriptors = load_array(folder / "descriptors.npy", ndim=2, dtypes=("uint8", "float32"))
+    descriptors = load_array(folder / "descriptors.npy", ndim=2, dtypes=("uint8", "float16", "float32"))
     xy = load_array(folder / "xy.npy", ndim=2, dtypes=("float32",))
     scale = load_array(folder / "scale.npy", ndim=1, dtypes=("float32",))
     found: dict[int, ImageFeatures] = {}

@@ -1,8 +1,9 @@
-"""Read a picture, make it gray, resize it: the only place where a picture file is opened."""
+"""Read a picture, make it gray or RGB, resize it: the only place where a picture file is opened."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from lnbnn.errors import ImageReadError, InvalidInputError
 __all__ = [
     "IMAGE_SUFFIXES",
     "MAX_PIXELS",
+    "decode_color",
     "decode_gray",
     "jpeg_thumbnail",
     "read_bytes",
     "read_gray",
+    "resize",
     "resize_longest",
+    "to_color",
     "to_gray",
 ]
 
@@ -82,6 +86,22 @@ def decode_gray(data: bytes, longest_side: int | None = None, *, name: str = "im
     -------
     ndarray of shape (height, width), uint8
     """
+    gray = _decode(data, longest_side, name, _gray_of_pillow)
+    return gray if longest_side is None else resize_longest(gray, longest_side)
+
+
+def decode_color(data: bytes, at_least: int | None = None, *, name: str = "image") -> NDArray[np.uint8]:
+    """Decode the bytes of a picture file into an RGB image of shape (height, width, 3); a gray one has three equal.
+
+    As :func:`decode_gray`, but not resized: ``at_least`` is the longest side that will be wanted, so that a much
+    larger JPEG may be decoded at a reduced size.
+    """
+    return _decode(data, at_least, name, _color_of_pillow)
+
+
+def _decode(
+    data: bytes, longest_side: int | None, name: str, convert: Callable[[Image.Image], NDArray[np.uint8]]
+) -> NDArray[np.uint8]:
     try:
         with Image.open(io.BytesIO(data)) as picture:
             if picture.width * picture.height > MAX_PIXELS:
@@ -89,7 +109,7 @@ def decode_gray(data: bytes, longest_side: int | None = None, *, name: str = "im
             if longest_side is not None:
                 # A JPEG can be decoded at 1/2, 1/4 or 1/8 size: keep at least twice the size that is wanted.
                 picture.draft(None, (2 * longest_side, 2 * longest_side))
-            gray = _gray_of_pillow(ImageOps.exif_transpose(picture))
+            return convert(ImageOps.exif_transpose(picture))
     except UnidentifiedImageError:
         raise ImageReadError(f"{name}: not a picture in a known format; convert it or leave it out.") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -99,7 +119,6 @@ def decode_gray(data: bytes, longest_side: int | None = None, *, name: str = "im
         raise ImageReadError(f"{name}: too large for the memory at hand; shrink the picture first.") from None
     except Exception as error:  # Pillow's decoders raise many types on a damaged file; each means the same to a user
         raise ImageReadError(f"{name}: damaged or cut short ({error}); copy it again or leave it out.") from error
-    return gray if longest_side is None else resize_longest(gray, longest_side)
 
 
 def to_gray(image: NDArray[np.generic]) -> NDArray[np.uint8]:
@@ -107,6 +126,17 @@ def to_gray(image: NDArray[np.generic]) -> NDArray[np.uint8]:
 
     The values are uint8, uint16, bool, or float in 0..1.
     """
+    array = _to_8_bits(image)
+    return array if array.ndim == 2 else _gray_of_pillow(Image.fromarray(array))
+
+
+def to_color(image: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """An RGB uint8 image of shape (h, w, 3) from an array, as :func:`to_gray` takes them."""
+    array = _to_8_bits(image)
+    return array if array.ndim == 3 and array.shape[2] == 3 else _color_of_pillow(Image.fromarray(array))
+
+
+def _to_8_bits(image: NDArray[np.generic]) -> NDArray[np.uint8]:
     array = np.asarray(image)
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
@@ -125,36 +155,58 @@ def to_gray(image: NDArray[np.generic]) -> NDArray[np.uint8]:
         array = array.astype(np.uint8) * 255
     elif array.dtype != np.uint8:
         raise InvalidInputError(f"an image array must be uint8, uint16, bool or float; got dtype {array.dtype}.")
-    if array.ndim == 2:
-        return np.ascontiguousarray(array)
-    return _gray_of_pillow(Image.fromarray(np.ascontiguousarray(array)))
+    return np.ascontiguousarray(array)
 
 
-def resize_longest(gray: NDArray[np.uint8], longest_side: int) -> NDArray[np.uint8]:
+def resize_longest(image: NDArray[np.uint8], longest_side: int) -> NDArray[np.uint8]:
     """Resize so that the longest side has ``longest_side`` pixels, keeping the aspect ratio (at least 1 px a side)."""
-    height, width = gray.shape
+    height, width = image.shape[:2]
     factor = longest_side / max(height, width)
     if factor == 1.0:
-        return gray
-    size = (max(1, round(width * factor)), max(1, round(height * factor)))
-    return cv2.resize(gray, size, interpolation=cv2.INTER_AREA if factor < 1.0 else cv2.INTER_LINEAR)
+        return image
+    return resize(image, (max(1, round(width * factor)), max(1, round(height * factor))))
+
+
+def resize(image: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Resize to (width, height) pixels: averages when the picture shrinks, interpolates when it grows."""
+    height, width = image.shape[:2]
+    if (width, height) == size:
+        return image
+    shrinks = max(size) < max(width, height)
+    return cv2.resize(image, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
 
 
 def _gray_of_pillow(picture: Image.Image) -> NDArray[np.uint8]:
+    measured = _measurements(picture)
+    return np.asarray(_on_white(picture).convert("L")) if measured is None else measured
+
+
+def _color_of_pillow(picture: Image.Image) -> NDArray[np.uint8]:
+    measured = _measurements(picture)
+    return np.asarray(_on_white(picture).convert("RGB")) if measured is None else np.stack([measured] * 3, axis=-1)
+
+
+def _measurements(picture: Image.Image) -> NDArray[np.uint8] | None:
+    """A picture of more than 8 bits a pixel, which is always gray, in 8 bits; None for all others."""
     if picture.mode.startswith("I;16"):
         return _scale_to_8_bits(np.asarray(picture), 65535)
-    if picture.mode in ("I", "F"):  # no fixed range: 32-bit integers that hold 16-bit values, or measurements
-        values = np.asarray(picture, dtype=np.float64)
-        if picture.mode == "I" and values.min() >= 0 and values.max() <= 65535:
-            return _scale_to_8_bits(values, 65535)
-        low, high = np.nanmin(values), np.nanmax(values)
-        if not np.isfinite(high - low):
-            raise ValueError("the pixels are not finite numbers")
-        return _scale_to_8_bits(np.nan_to_num(values, nan=low) - low, max(high - low, 1e-12))
+    if picture.mode not in ("I", "F"):
+        return None
+    values = np.asarray(picture, dtype=np.float64)  # no fixed range: 32-bit integers that hold 16-bit values, or floats
+    if picture.mode == "I" and values.min() >= 0 and values.max() <= 65535:
+        return _scale_to_8_bits(values, 65535)
+    low, high = np.nanmin(values), np.nanmax(values)
+    if not np.isfinite(high - low):
+        raise ValueError("the pixels are not finite numbers")
+    return _scale_to_8_bits(np.nan_to_num(values, nan=low) - low, max(high - low, 1e-12))
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    """Transparent pixels laid on white."""
     if picture.mode in ("LA", "PA", "RGBA", "RGBa", "La") or "transparency" in picture.info:
         rgba = picture.convert("RGBA")
-        picture = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
-    return np.asarray(picture.convert("L"))
+        return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
+    return picture
 
 
 def _scale_to_8_bits(values: NDArray[Any], full: float) -> NDArray[np.uint8]:

@@ -39,11 +39,14 @@ def append_location(features: ImageFeatures, location_weight: float) -> NDArray[
     -------
     ndarray of shape (n_descriptors, d + 2), uint8 or float32; (n_descriptors, d) if the weight is 0
     """
+    descriptors = features.descriptors
+    if descriptors.dtype == np.float16:
+        descriptors = descriptors.astype(np.float32)
     if location_weight == 0:
-        return features.descriptors
+        return descriptors
     location: NDArray[np.generic]
-    if features.descriptors.dtype == np.uint8:
+    if descriptors.dtype == np.uint8:
         location = (features.xy * np.float32(UNIT_LENGTH * location_weight) + np.float32(0.5)).astype(np.uint8)
     else:
         location = features.xy * np.float32(location_weight)
-    return np.hstack([features.descriptors, location])
+    return np.hstack([descriptors, location])

@@ -99,9 +99,13 @@ def _estimate(
     if not found:
         return FitPlan(len(images), 0, 0, _PROGRAM_BYTES)
     n_descriptors = round(np.mean([len(features) for features in found]) * len(images))
-    n_dims = found[0].n_dims + (2 if classifier.location_weight else 0)
+    item_bytes, n_dims = found[0].descriptors.dtype.itemsize, found[0].n_dims
+    normalization = descriptor.normalization
+    if normalization is not None:
+        item_bytes, n_dims = 1, min(n_dims, normalization.n_components or n_dims)
+    weight = descriptor.location_weight if classifier.location_weight is None else classifier.location_weight
+    n_dims += 2 if weight else 0
     width = -(-n_dims // 8) * 8
-    item_bytes = found[0].descriptors.dtype.itemsize
     bytes_a_row = n_dims * item_bytes + 8 + width // 8 + 8  # the vector, its id, its 4-bit codes, its number in a list
     index_bytes = n_descriptors * bytes_a_row
     training = min(_TRAINING_BYTES, n_descriptors * width * 4)

@@ -25,6 +25,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "query_budget": 1000,
         "stop_confidence": 0.9,
     },
+    # The cells of a small network: for everyday photos. Needs the extra lnbnn[deep].
+    "deep": {"descriptor": "deep", "n_neighbors": 20},
 }
 
 

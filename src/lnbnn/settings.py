@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Configurable:
     Descriptors and indexes are such things: their settings travel through JSON and the command line.
     """
 
-    name: ClassVar[str]
+    name: str
     """The registry name."""
 
     def check_params(self) -> None:
@@ -46,13 +46,16 @@ class Configurable:
         return {name: plain(getattr(self, name)) for name in self.param_names()}
 
     @classmethod
-    def from_params(cls, params: dict[str, Any]) -> Self:
-        """A new one with these settings; an unknown name or a value that makes no sense is refused."""
+    def from_params(cls, params: dict[str, Any], *arguments: Any) -> Self:
+        """A new one with these settings; an unknown name or a value that makes no sense is refused.
+
+        ``arguments`` are those of the constructor's positional-only parameters: they are part of the name.
+        """
         unknown = sorted(set(params) - set(cls.param_names()))
         if unknown:
             choices = ", ".join(cls.param_names()) or "none"
             raise InvalidInputError(f"{cls.name!r} has no setting {unknown[0]!r}; its settings: {choices}.")
-        made = cls(**params)
+        made = cls(*arguments, **params)
         try:
             made.check_params()
         except LnbnnError:
@@ -66,7 +69,8 @@ class Configurable:
         """Names of the settings, in the constructor's order."""
         if cls.__init__ is object.__init__:
             return []
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+        parameters = inspect.signature(cls.__init__).parameters.values()
+        return [item.name for item in parameters if item.name != "self" and item.kind is not item.POSITIONAL_ONLY]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.settings().items())})"

@@ -35,7 +35,8 @@ class FeatureStore:
 
     def key(self, image_bytes: bytes, descriptor: Descriptor) -> str:
         """Hexadecimal name of the entry for this picture file and these settings."""
-        settings = [_LAYOUT, descriptor.name, descriptor.version, descriptor.settings()]
+        given = {key: value for key, value in descriptor.settings().items() if key not in descriptor.learnt_settings}
+        settings = [_LAYOUT, descriptor.name, descriptor.version, given]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(hashlib.sha256(image_bytes).digest())
         return digest.hexdigest()

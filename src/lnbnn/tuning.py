@@ -12,13 +12,15 @@ import numpy as np
 from lnbnn.classifiers.local_nbnn import LocalNBNN
 from lnbnn.datasets.folder import LabelledImages
 from lnbnn.datasets.splits import split_images
+from lnbnn.descriptors import make_descriptor
+from lnbnn.descriptors.dense_sift import DenseSIFT
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.extraction import Progress, features_of, map_in_order, no_progress
 from lnbnn.indexes.faiss_index import FaissIndex
 from lnbnn.planning import plan_fit
 from lnbnn.store import FeatureStore
 
-__all__ = ["GRIDS", "LOCATION_WEIGHTS", "SEARCHES", "Trial", "best_of", "tune"]
+__all__ = ["GRIDS", "LAYERS", "LOCATION_WEIGHTS", "NETWORK_SEARCHES", "SEARCHES", "SIZES", "Trial", "best_of", "tune"]
 
 _HELD_OUT_SHARE = 1 / 3
 
@@ -28,6 +30,12 @@ GRIDS: tuple[dict[str, Any], ...] = (
     {"bin_sizes": [6, 9, 14, 21], "step_px": 12},
 )
 """Descriptors to try, the dearest first."""
+
+LAYERS = ("deep", "deep@stage6")
+"""Layers of the network that comes with a package to try."""
+
+SIZES = (1.0, 0.75)
+"""Sizes of pictures to try with a network, as shares of its own."""
 
 LOCATION_WEIGHTS = (1.6, 0.8, 0.0)
 """Weights of a patch's place to try: high where objects stand alike in all pictures, 0 where they may be anywhere."""
@@ -39,6 +47,9 @@ SEARCHES: tuple[dict[str, Any], ...] = (
     {"query_budget": 500, "stop_confidence": 0.8, "index_params": {"n_probes": 2, "rerank_factor": 2}},
 )
 """Ways to search to try, the dearest first."""
+
+NETWORK_SEARCHES: tuple[dict[str, Any], ...] = ({}, {"n_neighbors": 20}, {"n_neighbors": 5})
+"""The same for networks, whose few cells cost little to search: k."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,7 @@ class Trial:
 def tune(
     images: LabelledImages,
     *,
+    descriptor: str = "dense-sift",
     max_ms: float | None = None,
     max_memory: int | None = None,
     seed: int = 0,
@@ -75,30 +87,33 @@ def tune(
 ) -> Iterator[Trial]:
     """Try settings on a third of the images with the others as the model; yields each trial as soon as it is known.
 
-    First every grid with every location weight, searched in the dearest way; then the cheaper ways to search, with
-    the best weight of each grid. Grids that a fit of all images could not keep within ``max_memory`` (bytes) are left
-    out. ``max_ms`` does not leave trials out: :func:`best_of` heeds it.
+    First every grid (of a network: every layer and size) with every location weight, searched in the dearest way; then
+    the other ways to search, with the best weight of each grid. Grids that a fit of all images could not keep within
+    ``max_memory`` (bytes) are left out. ``max_ms`` does not leave trials out: :func:`best_of` heeds it.
 
     Parameters
     ----------
     images : LabelledImages
         Labelled images, at least one class with two of them.
+    descriptor : str, default="dense-sift"
+        Dense SIFT, or a network; ``deep`` stands for its layers too.
     """
     known, asked = split_images(images, n_train=1 - _HELD_OUT_SHARE, seed=seed)
     grids = []
-    for grid in GRIDS:
-        plan = plan_fit(LocalNBNN(descriptor_params=grid, n_jobs=n_jobs), images.paths, store=store)
+    choices, searches = _choices(descriptor)
+    for grid in choices:
+        plan = plan_fit(LocalNBNN(**grid, n_jobs=n_jobs), images.paths, store=store)
         assert plan is not None
         if max_memory is None or plan.memory_bytes <= max_memory:
             grids.append((grid, plan.memory_bytes))
     if not grids:
         raise InvalidInputError("no grid keeps a fit of these images within the limit of memory; use fewer images.")
-    n_trials = len(grids) * (len(LOCATION_WEIGHTS) + len(SEARCHES) - 1)
+    n_trials = len(grids) * (len(LOCATION_WEIGHTS) + len(searches) - 1)
     done = 0
     for grid, memory_bytes in grids:
         tried: list[tuple[float, float, LocalNBNN]] = []
         for weight in LOCATION_WEIGHTS:
-            settings: dict[str, Any] = {"descriptor_params": grid, "location_weight": weight}
+            settings: dict[str, Any] = {**grid, "location_weight": weight}
             model = LocalNBNN(**settings, n_jobs=n_jobs, random_state=seed)
             model.fit(known.paths, known.labels, on_error="skip", store=store)
             trial = _try(model, settings, asked, memory_bytes)
@@ -106,12 +121,31 @@ def tune(
             yield trial
             progress("trying settings", done := done + 1, n_trials)
         _, weight, model = max(tried, key=lambda found: found[:2])
-        for search in SEARCHES[1:]:
+        for search in searches[1:]:
             model.set_params(**search)
             assert isinstance(model.index_, FaissIndex)
             model.index_.set_search(**search.get("index_params", {}))
-            yield _try(model, {"descriptor_params": grid, "location_weight": weight, **search}, asked, memory_bytes)
+            yield _try(model, {**grid, "location_weight": weight, **search}, asked, memory_bytes)
             progress("trying settings", done := done + 1, n_trials)
+
+
+def _choices(descriptor: str) -> tuple[list[dict[str, Any]], tuple[dict[str, Any], ...]]:
+    """Settings of the descriptor to try, and ways to search."""
+    made = make_descriptor(descriptor)
+    if isinstance(made, DenseSIFT):
+        named = {} if descriptor == "dense-sift" else {"descriptor": descriptor}
+        return [{**named, "descriptor_params": grid} for grid in GRIDS], SEARCHES
+    if not made.is_color:
+        return [{"descriptor": descriptor}], SEARCHES
+    names = LAYERS if descriptor == "deep" else (descriptor,)
+    side = max(made.prepare(np.zeros((64, 64), np.uint8)).shape)
+    sizes = [round(share * side) for share in SIZES]
+    try:
+        make_descriptor(descriptor, {"longest_side": sizes[-1]})
+    except InvalidInputError:  # a network of a fixed size
+        return [{"descriptor": name} for name in names], NETWORK_SEARCHES
+    found = [{"descriptor": name, "descriptor_params": {"longest_side": size}} for name in names for size in sizes]
+    return found, NETWORK_SEARCHES
 
 
 def best_of(trials: Sequence[Trial], *, max_ms: float | None = None) -> Trial:

@@ -80,7 +80,7 @@ class AffineNBNN(NBNN):
         *,
         regularization: float = 0.01,
         balance: float = 0.5,
-        location_weight: float = 1.6,
+        location_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",

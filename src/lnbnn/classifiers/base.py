@@ -24,6 +24,7 @@ from lnbnn.features import ImageFeatures
 from lnbnn.image_table import StoredImage, read_table, table_fields, write_table
 from lnbnn.intake import Intake, check_labels, no_descriptors
 from lnbnn.model_folder import Snapshot, write_model
+from lnbnn.normalization import Normalizer
 from lnbnn.settings import check_whole, plain
 from lnbnn.store import FeatureStore
 from lnbnn.version import __version__
@@ -79,6 +80,7 @@ class ImageClassifier(LivingMixin, ProbabilityMixin):
     method: ClassVar[str]
     """The registry name."""
 
+    normalizer_: Normalizer | None
     descriptor: str | Descriptor
     descriptor_params: dict[str, Any] | None
     n_jobs: int | None
@@ -117,6 +119,7 @@ class ImageClassifier(LivingMixin, ProbabilityMixin):
         self.__dict__.pop("classes_", None)  # a fit that fails leaves no half-new model
         self.__dict__.pop("temperature_", None)
         self.descriptor_ = self._make_descriptor()
+        self.normalizer_ = None
         self._start_fit()
         intake = Intake(self.descriptor_)
         self.skipped_: list[tuple[str, str]] = intake.skipped
@@ -124,9 +127,8 @@ class ImageClassifier(LivingMixin, ProbabilityMixin):
         found = intake.read(
             images, given, first_id=0, on_error=on_error, n_jobs=self.n_jobs, store=store, progress=progress
         )
-        for image, features in found:
+        for image, features in self._normalized(found):
             self._add_image(features, image.id, image.label)
-            self._feature_kind = (features.n_dims, features.descriptors.dtype.name)
             kept.append(image)
         if not kept:
             raise InvalidInputError(f"none of the {len(intake.skipped)} images can be used: {intake.skipped[0][1]}")
@@ -136,6 +138,27 @@ class ImageClassifier(LivingMixin, ProbabilityMixin):
         self.next_id_, self.n_changes_, self._snapshot = len(kept), 0, None
         self._end_fit(progress)
         return self
+
+    def _normalized(
+        self, found: Iterator[tuple[StoredImage, ImageFeatures]]
+    ) -> Iterator[tuple[StoredImage, ImageFeatures]]:
+        """The same images with normalised descriptors; where that must be learnt, all of them are read first."""
+        normalization = self.descriptor_.normalization
+        images = found if normalization is None else list(found)
+        if normalization is not None and isinstance(images, list):
+            learnt_from = [features for _, features in images if features.descriptors.dtype != np.uint8]
+            self.normalizer_ = normalization.learn(learnt_from) if learnt_from else None
+        for image, features in images:
+            self._feature_kind = (features.n_dims, features.descriptors.dtype.name)
+            yield image, self.normalize(features)
+
+    def normalize(self, features: ImageFeatures) -> ImageFeatures:
+        """Features as the model compares them: float descriptors by what it learnt about them, others as they are."""
+        return features if self.normalizer_ is None else self.normalizer_.apply(features)
+
+    def image_features(self, image: ImageLike, store: FeatureStore | None = None) -> ImageFeatures:
+        """The features of an image, read from the store if they are there, as the model compares them."""
+        return self.normalize(features_of(image, self.descriptor_, store))
 
     def _set_images(self, images: list[StoredImage]) -> None:
         self.classes_, places = np.unique(np.asarray([image.label for image in images]), return_inverse=True)
@@ -236,7 +259,7 @@ class ImageClassifier(LivingMixin, ProbabilityMixin):
 
         def work(image: ImageLike) -> NDArray[np.float64] | ImageReadError | None:
             try:
-                features = features_of(image, self.descriptor_, store)
+                features = self.image_features(image, store)
             except ImageReadError as error:
                 return error
             return score(features) if len(features) else None
@@ -336,6 +359,8 @@ class ImageClassifier(LivingMixin, ProbabilityMixin):
     def _save_all(self, folder: Path, images: list[StoredImage]) -> None:
         self._save_parts(folder)
         write_table(folder, images)
+        if self.normalizer_ is not None:
+            self.normalizer_.save(folder)
 
     @classmethod
     def _from_snapshot(cls, snapshot: Snapshot) -> Self:
@@ -353,6 +378,7 @@ class ImageClassifier(LivingMixin, ProbabilityMixin):
         warm_up = threading.Thread(target=classifier.descriptor_.warm_up)  # while the files are read
         warm_up.start()
         try:
+            classifier.normalizer_ = Normalizer.load(snapshot.data)
             classifier._set_images(read_table(snapshot.data))
             classifier._load_parts(snapshot.data)
             classifier._follow(snapshot)

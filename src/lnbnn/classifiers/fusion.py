@@ -16,7 +16,7 @@ from lnbnn.classifiers import load
 from lnbnn.classifiers.base import ImageClassifier, ReferenceImage
 from lnbnn.classifiers.probabilities import ProbabilityMixin, can_be_held_out, cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
-from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
+from lnbnn.extraction import ImageLike, Progress, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
 from lnbnn.model_folder import Snapshot, write_model
 from lnbnn.settings import check_whole, plain
@@ -183,7 +183,7 @@ class LateFusion(ImageClassifier):
             try:
                 for key, member in zip(keys, self.estimators_, strict=True):
                     if key not in features:
-                        features[key] = features_of(image, member.descriptor_, store)
+                        features[key] = member.image_features(image, store)
             except ImageReadError as error:
                 return error
             if not any(map(len, features.values())):
@@ -195,6 +195,15 @@ class LateFusion(ImageClassifier):
             return fuse(found, self.weights_)
 
         return map_in_order(work, images, self.n_jobs)
+
+    def shares(self, image: ImageLike) -> list[tuple[float, ImageClassifier]]:
+        """The methods with what one unit of each's scores for this image adds to the fused log-probabilities."""
+        self.fitted_classes()
+        result: list[tuple[float, ImageClassifier]] = []
+        for weight, member in zip(self.weights_, self.estimators_, strict=True):
+            scale = member._score_scale(len(member.image_features(image)))
+            result.append((float(weight / (max(scale, 1.0) * member.temperature_)), member))
+        return result
 
     def calibrate(
         self, held_out: ArrayLike | None = None, *, unknown: bool = False, progress: Progress = no_progress
@@ -214,7 +223,8 @@ class LateFusion(ImageClassifier):
     def describe(self) -> str:
         """One line that says how the answer is found."""
         self.fitted_classes()
-        parts = [f"{weight:.3g} x {m.method}" for weight, m in zip(self.weights_, self.estimators_, strict=True)]
+        named = [f"{member.method} on {member.descriptor_.name}" for member in self.estimators_]
+        parts = [f"{weight:.3g} x {name}" for weight, name in zip(self.weights_, named, strict=True)]
         return f"log-probabilities of {' + '.join(parts)}"
 
     @property

@@ -28,8 +28,8 @@ class LocalNBNN(NeighborClassifier):
     ----------
     n_neighbors : int, default=10
         k: a descriptor speaks for the classes among its k nearest neighbours.
-    location_weight : float, default=1.6
-        alpha: weight of a patch's place in the image, 0 to 2.
+    location_weight : float, optional
+        alpha: weight of a patch's place in the image, 0 to 2; by default what suits the descriptor, 1.6 for dense SIFT.
     descriptor : str or Descriptor, default="dense-sift"
         A registered name, or a descriptor object.
     descriptor_params : dict, optional
@@ -88,7 +88,7 @@ class LocalNBNN(NeighborClassifier):
         self,
         n_neighbors: int = 10,
         *,
-        location_weight: float = 1.6,
+        location_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",

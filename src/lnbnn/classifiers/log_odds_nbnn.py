@@ -49,7 +49,7 @@ class LogOddsNBNN(NBNN):
         self,
         *,
         positive_only: bool = True,
-        location_weight: float = 1.6,
+        location_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",

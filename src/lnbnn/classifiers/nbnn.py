@@ -24,8 +24,8 @@ class NBNN(NeighborClassifier):
 
     Parameters
     ----------
-    location_weight : float, default=1.6
-        alpha: weight of a patch's place in the image, 0 to 2.
+    location_weight : float, optional
+        alpha: weight of a patch's place in the image, 0 to 2; by default what suits the descriptor, 1.6 for dense SIFT.
     descriptor, descriptor_params, index, index_params, query_budget, stop_confidence, n_jobs, random_state
         As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; each class has an index of its own.
 
@@ -50,7 +50,7 @@ class NBNN(NeighborClassifier):
     def __init__(
         self,
         *,
-        location_weight: float = 1.6,
+        location_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",

@@ -22,7 +22,7 @@ from lnbnn.classifiers.nbnn import NBNN
 from lnbnn.classifiers.neighbors import NeighborClassifier
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
+from lnbnn.extraction import ImageLike, Progress, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
 from lnbnn.indexes import LeaveOut
 from lnbnn.location import UNIT_LENGTH
@@ -60,7 +60,7 @@ class ResponseSVM(NeighborClassifier):
         if self.response not in RESPONSES:
             raise InvalidInputError(f"response must be one of {', '.join(RESPONSES)}; got {self.response!r}.")
         check_whole("levels", self.levels, 1, 4)
-        if self.levels > 1 and self.location_weight == 0:
+        if self.levels > 1 and self.used_location_weight() == 0:
             raise InvalidInputError("levels above 1 need a location_weight above 0: it stores where a patch lies.")
         if self.C is not None and not self.C > 0:
             raise InvalidInputError(f"C must be above 0, or None to choose it by cross-validation; got {self.C!r}.")
@@ -82,7 +82,7 @@ class ResponseSVM(NeighborClassifier):
         """
 
         def work(image: ImageLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            vectors = self._vectors(self.query_features(features_of(image, self.descriptor_, store)))
+            vectors = self._vectors(self.query_features(self.image_features(image, store)))
             updates = self._updates_of(vectors, None)
             row = self._row(updates, vectors)
             return updates.totals(len(self.classes_)), self._scores_of_row(row)
@@ -102,8 +102,9 @@ class ResponseSVM(NeighborClassifier):
         """What the method below says of each class (standardised, higher is better), then the response vector."""
         unit = UNIT_LENGTH if vectors.dtype == np.uint8 else 1.0
         xy = np.zeros((len(vectors), 2))
-        if self.location_weight:
-            xy = vectors[:, -2:].astype(np.float64) / (unit * self.location_weight)
+        weight = self.used_location_weight()
+        if weight:
+            xy = vectors[:, -2:].astype(np.float64) / (unit * weight)
         totals = np.vstack([cell_totals(updates, xy, len(self.classes_), 1 << level) for level in range(self.levels)])
         n_descriptors = np.full(len(totals), len(vectors))
         own = -response_vectors(totals[:1], n_descriptors[:1], "standard")
@@ -245,7 +246,7 @@ class NBNNKernel(ResponseSVM, NBNN):
         levels: int = 1,
         C: float | None = None,
         blend: float | None = None,
-        location_weight: float = 1.6,
+        location_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
@@ -295,7 +296,7 @@ class LocalNBNNKernel(ResponseSVM, LocalNBNN):
         levels: int = 1,
         C: float | None = None,
         blend: float | None = None,
-        location_weight: float = 1.6,
+        location_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",

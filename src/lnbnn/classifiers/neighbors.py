@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from lnbnn.classifiers.base import ImageClassifier, ReferenceImage
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
+from lnbnn.extraction import ImageLike, Progress, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
 from lnbnn.image_table import MAX_DESCRIPTORS
 from lnbnn.indexes import Index, LeaveOut, make_index
 from lnbnn.intake import check_label_kind
 from lnbnn.location import append_location, check_location_weight
+from lnbnn.normalization import same_normalizer
 from lnbnn.scoring import Updates, joined, lead_z
 
 __all__ = ["NeighborClassifier", "check_count", "ids_of_image", "image_of_id"]
@@ -60,7 +61,7 @@ class NeighborClassifier(ImageClassifier):
     has_patch_evidence = True
     """Whether the scores are sums of what the descriptors say, so that they can be shown on the picture."""
 
-    location_weight: float
+    location_weight: float | None
     index: str
     index_params: dict[str, Any] | None
     query_budget: int | float | None
@@ -82,7 +83,7 @@ class NeighborClassifier(ImageClassifier):
     def query_features(self, image: ImageLike) -> ImageFeatures:
         """The features of a query image that are searched for: all of them, or an even choice within the budget."""
         self.fitted_classes()
-        features = features_of(image, self.descriptor_)
+        features = self.image_features(image)
         rows = self._budget_rows(len(features))
         return features if rows is None else features.take(rows)
 
@@ -137,6 +138,11 @@ class NeighborClassifier(ImageClassifier):
                 raise InvalidInputError(
                     f"models to merge must have the same settings; {name} is {mine[name]!r} and {theirs[name]!r}."
                 )
+        if not same_normalizer(self.normalizer_, other.normalizer_):
+            raise InvalidInputError(
+                "models to merge must have learnt the same centre and components of their descriptors; "
+                "fit one model on the images of both."
+            )
         check_label_kind(other.fitted_classes().tolist()[0], self.fitted_classes().tolist()[0])
         images = self.stored_images()
         known = {image.digest: image.id for image in images if image.digest is not None}
@@ -187,10 +193,15 @@ class NeighborClassifier(ImageClassifier):
     def _updates_of(self, vectors: NDArray[np.generic], leave_out: LeaveOut) -> Updates:
         """The updates of query vectors, with a range of descriptor ids left out of the index."""
 
+    def plain_params(self) -> dict[str, Any]:
+        """The settings as plain values, with the location weight that is used."""
+        return super().plain_params() | {"location_weight": self.used_location_weight()}
+
     def check_settings(self) -> None:
         """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
         super().check_settings()
-        check_location_weight(self.location_weight)
+        if self.location_weight is not None:
+            check_location_weight(self.location_weight)
         make_index(self.index, self.index_params)
         budget = self.query_budget
         if budget is not None:
@@ -209,7 +220,7 @@ class NeighborClassifier(ImageClassifier):
             )
 
     def _add_image(self, features: ImageFeatures, number: int, label: Any) -> None:
-        vectors = self._vectors(features)
+        vectors = self._vectors(self.normalize(features))
         self._add_reference(vectors, np.array(ids_of_image(number, len(vectors)), np.int64), label)
 
     def _scores(self, features: ImageFeatures) -> NDArray[np.float64]:
@@ -257,7 +268,13 @@ class NeighborClassifier(ImageClassifier):
         return float(n_descriptors if rows is None else len(rows)) if self.has_patch_evidence else 1.0
 
     def _vectors(self, features: ImageFeatures) -> NDArray[np.generic]:
-        return append_location(features, self.location_weight)
+        return append_location(features, self.used_location_weight())
+
+    def used_location_weight(self) -> float:
+        """The weight of a patch's place: the setting, or what suits the descriptor where it is None."""
+        if self.location_weight is not None:
+            return float(self.location_weight)
+        return float((self.descriptor_ if hasattr(self, "descriptor_") else self._make_descriptor()).location_weight)
 
     def _budget_rows(self, n: int) -> NDArray[np.intp] | None:
         """Which of n query descriptors are used, ascending; None for all of them."""

@@ -10,7 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from lnbnn.cli import commands_change, commands_data, commands_fit, commands_model, commands_reproduce
+from lnbnn.cli import (
+    commands_change,
+    commands_data,
+    commands_fit,
+    commands_model,
+    commands_network,
+    commands_reproduce,
+)
 from lnbnn.cli.console import note, set_up_log
 from lnbnn.errors import LnbnnError, UnknownNameError
 from lnbnn.version import __version__
@@ -76,6 +83,7 @@ for command in (
     commands_data.split,
     commands_data.demo,
     commands_reproduce.reproduce,
+    commands_network.export_onnx,
 ):
     app.command()(command)
 

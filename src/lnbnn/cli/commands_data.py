@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lnbnn.cli.arguments import Images, Jobs, Strict
+from lnbnn.cli.arguments import DescriptorParams, Images, Jobs, Strict
 from lnbnn.cli.console import ProgressBars, note, parse_params, report_skipped, usage_errors
 
 __all__ = ["data", "demo", "extract", "split"]
@@ -44,10 +44,7 @@ def extract(
     images: Images,
     cache: Annotated[Path, typer.Argument(help="The feature cache folder to fill.", show_default=False)],
     descriptor: Annotated[str, typer.Option(help="Local descriptor.")] = "dense-sift",
-    descriptor_param: Annotated[
-        list[str] | None,
-        typer.Option("--descriptor-param", "-D", metavar="NAME=VALUE", help="e.g. -D step_px=3 -D bin_sizes=4,6,9"),
-    ] = None,
+    descriptor_param: DescriptorParams = None,
     jobs: Jobs = None,
     strict: Strict = False,
 ) -> None:
@@ -124,6 +121,7 @@ def demo(
         typer.Option(help="Your own folder <class>/*.jpg instead of the built-in photographs.", show_default=False),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pictures.")] = Path("demo-output"),
+    descriptor: Annotated[str, typer.Option(help="Local descriptor, for example deep.")] = "dense-sift",
     seed: Annotated[int, typer.Option(min=0, help="Seed of views and splits.")] = 0,
 ) -> None:
     """Run the whole job on a small built-in set, or on halves of your own folder.
@@ -134,7 +132,7 @@ def demo(
     from lnbnn.demo import run_demo
 
     with ProgressBars() as progress:
-        report = run_demo(output, data=data, seed=seed, progress=progress)
+        report = run_demo(output, data=data, descriptor=descriptor, seed=seed, progress=progress)
     for text in report.notes:
         note(text)
     result = report.evaluation

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.cli.arguments import Cache, Images, Jobs, Strict
+from lnbnn.classifiers import CLASSIFIERS, COMBINATIONS
+from lnbnn.cli.arguments import DESCRIPTOR_NAMES, Cache, DescriptorParams, Images, Jobs, Strict
 from lnbnn.cli.console import (
     Format,
     ProgressBars,
@@ -27,7 +27,6 @@ from lnbnn.cli.console import (
     stdout,
     usage_errors,
 )
-from lnbnn.descriptors import DESCRIPTORS
 from lnbnn.indexes import INDEXES
 from lnbnn.presets import PRESETS, preset_params
 from lnbnn.registry import resolve
@@ -62,12 +61,10 @@ def fit(
         typer.Option(help="Query descriptors used: a number, a share such as 0.5, or all.", show_default=False),
     ] = None,
     descriptor: Annotated[
-        str | None, typer.Option(help=f"One of: {', '.join(DESCRIPTORS)}.", show_default=False)
-    ] = None,
-    descriptor_param: Annotated[
         list[str] | None,
-        typer.Option("--descriptor-param", "-D", metavar="NAME=VALUE", help="e.g. -D step_px=3 -D bin_sizes=4,6,9"),
+        typer.Option(help=f"One of: {DESCRIPTOR_NAMES}. Several are fused.", show_default=False),
     ] = None,
+    descriptor_param: DescriptorParams = None,
     index: Annotated[str | None, typer.Option(help=f"One of: {', '.join(INDEXES)}.", show_default=False)] = None,
     index_param: Annotated[
         list[str] | None, typer.Option("--index-param", "-I", metavar="NAME=VALUE", help="e.g. -I n_probes=4")
@@ -92,6 +89,11 @@ def fit(
         lnbnn fit photos model --preset fast
 
         lnbnn fit split/train.csv model -k 10 -D step_px=4
+
+        lnbnn fit photos model --descriptor deep --descriptor dense-sift -D 2:step_px=8
+
+    With several descriptors each has an index of its own, and weights of their answers are learnt from the labelled
+    photos, each left out in turn; a -D setting goes to all of them, or with a number to that one.
     """
     from lnbnn.datasets.folder import read_images
     from lnbnn.model_folder import check_target
@@ -102,30 +104,36 @@ def fit(
         "n_neighbors": neighbors,
         "location_weight": location_weight,
         "query_budget": _budget(query_budget),
-        "descriptor": descriptor,
         "index": index,
         "n_jobs": jobs,
     }
     given = {name: value for name, value in given.items() if value is not None}
     given |= parse_params(method_param, "--method-param")  # here none is a value: -M stop_confidence=none
-    params = preset_params(preset) | given
-    if query_budget == "all":
-        params["query_budget"] = None
-    params["random_state"] = seed
-    for name, items, option in (
-        ("descriptor_params", descriptor_param, "--descriptor-param"),
-        ("index_params", index_param, "--index-param"),
-    ):
-        changed = parse_params(items, option)
-        if changed or name in params:
-            params[name] = params.get(name, {}) | changed
     chosen = set(given)
     if query_budget is not None:
         chosen.add("query_budget")
     chosen |= {
         name for name, items in (("descriptor_params", descriptor_param), ("index_params", index_param)) if items
     }
-    classifier = _make_classifier(method, params, chosen)
+    names = descriptor or [preset_params(preset).get("descriptor", "dense-sift")]
+    members = []
+    for number, name in enumerate(names, start=1):
+        params = preset_params(preset)
+        if name != params.get("descriptor", "dense-sift"):
+            params.pop("descriptor_params", None)  # they are those of the preset's own descriptor
+        params |= given
+        if query_budget == "all":
+            params["query_budget"] = None
+        params |= {"descriptor": name, "random_state": seed}
+        for key, items, option in (
+            ("descriptor_params", _items_of(descriptor_param, number, len(names)), "--descriptor-param"),
+            ("index_params", index_param, "--index-param"),
+        ):
+            changed = parse_params(items, option)
+            if changed or key in params:
+                params[key] = params.get(key, {}) | changed
+        members.append(_make_classifier(method, params, chosen))
+    classifier = members[0] if len(members) == 1 else _fused(members, jobs)
     data = read_images(images)
     for text in data.notes:
         note(text)
@@ -152,6 +160,9 @@ def fit(
 
 def tune(
     images: Images,
+    descriptor: Annotated[
+        str, typer.Option(help="Dense SIFT or a network; deep stands for its layers too.")
+    ] = "dense-sift",
     max_ms: Annotated[
         float | None,
         typer.Option(min=0.0, help="CPU milliseconds an image may take, file to answer.", show_default=False),
@@ -170,6 +181,8 @@ def tune(
     ways to search. The last line is the command that makes the model with the best of them.
 
         lnbnn tune photos --max-ms 20 --max-memory 1GiB
+
+        lnbnn tune photos --descriptor deep
     """
     from lnbnn.datasets.folder import read_images
     from lnbnn.store import FeatureStore
@@ -184,7 +197,14 @@ def tune(
     trials: list[Trial] = []
     with ProgressBars() as progress:
         for trial in try_settings(
-            data, max_ms=max_ms, max_memory=limit, seed=seed, n_jobs=jobs, store=store, progress=progress
+            data,
+            descriptor=descriptor,
+            max_ms=max_ms,
+            max_memory=limit,
+            seed=seed,
+            n_jobs=jobs,
+            store=store,
+            progress=progress,
         ):
             trials.append(trial)
             if format is Format.json:
@@ -213,6 +233,8 @@ def _options(settings: dict[str, Any]) -> str:
             letter = "-D" if name == "descriptor_params" else "-I"
             for key, part in value.items():
                 words.append(f"{letter} {key}={','.join(map(str, part)) if isinstance(part, list) else part}")
+        elif name == "descriptor":
+            words.append(f"--descriptor {shlex.quote(value)}")
         else:
             words.append(f"-M {name}={value}")
     return " ".join(words)
@@ -251,6 +273,28 @@ def _within_memory(
         params = {**(classifier.descriptor_params or {}), "step_px": plan.step_px}
         classifier.set_params(descriptor_params=params)
     return classifier
+
+
+def _items_of(items: list[str] | None, number: int, n_descriptors: int) -> list[str]:
+    """The settings that go to the descriptor of this number: those for all, and those marked ``NUMBER:``."""
+    result = []
+    for item in items or []:
+        mark, colon, rest = item.partition(":")
+        if not (colon and mark.isdigit()):
+            result.append(item)
+        elif not 1 <= int(mark) <= n_descriptors:
+            raise typer.BadParameter(f"{item!r} is for descriptor {mark}, but there are {n_descriptors}")
+        elif int(mark) == number:
+            result.append(rest)
+    return result
+
+
+def _fused(members: list[ImageClassifier], jobs: int | None) -> ImageClassifier:
+    parts = [(f"part{number}", member) for number, member in enumerate(members, start=1)]
+    fusion: ImageClassifier = resolve(COMBINATIONS, "fusion", "method")(parts, n_jobs=jobs)
+    with usage_errors():
+        fusion.check_settings()
+    return fusion
 
 
 def _budget(text: str | None) -> int | float | None:

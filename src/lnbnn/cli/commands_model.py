@@ -320,16 +320,16 @@ def explain(
     from lnbnn.classifiers import load
     from lnbnn.evidence import explain as explain_image
     from lnbnn.figures import evidence_figure, save_figure
-    from lnbnn.images import read_gray
+    from lnbnn.images import read_bytes
 
     if output.suffix.lower() not in {".png", ".pdf", ".svg", ".jpg"}:
         raise typer.BadParameter(f"expected a name that ends in .png, .pdf, .svg or .jpg; got {output.name!r}")
     classifier = load(model)
-    gray = read_gray(image, int(classifier.descriptor_.longest_side))
+    picture = classifier.descriptor_.decode(read_bytes(image), name=str(image))
     wanted = [None if name is None else _as_model_labels(classifier, [name])[0] for name in (label, against)]
-    evidence = explain_image(classifier, gray, label=wanted[0], against=wanted[1])
+    evidence = explain_image(classifier, image, label=wanted[0], against=wanted[1])
     answer = evidence.ranking[0][0]
-    save_figure(evidence_figure(gray, evidence, title=f"{image.name}    answer: {answer}"), output)
+    save_figure(evidence_figure(picture, evidence, title=f"{image.name}    answer: {answer}"), output)
     n_for = int((evidence.support > 0).sum())
     versus = "" if evidence.against is None else f" rather than {evidence.against}"
     typer.echo(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
 from lnbnn.settings import Configurable
+
+if TYPE_CHECKING:
+    from lnbnn.normalization import Normalization
 
 __all__ = ["Descriptor"]
 
@@ -23,14 +27,49 @@ class Descriptor(Configurable, ABC):
     """
 
     version: ClassVar[int]
-    n_dims: ClassVar[int]
-    """Length of one descriptor."""
+    is_color: ClassVar[bool] = False
+    """Whether it looks at RGB rather than gray pictures."""
+    location_weight: ClassVar[float] = 1.6
+    """The weight of a patch's place that suits its distances, where the user gives none."""
+    learnt_settings: ClassVar[frozenset[str]] = frozenset()
+    """Settings that take part after extraction only, in :attr:`normalization`: no part of a cache's key."""
 
-    longest_side: int
+    n_dims: int
+    """Length of one descriptor."""
+    longest_side: int | None
     """Longest side, in pixels, of the image the descriptors are taken from."""
+
+    @classmethod
+    def from_name(cls, name: str, params: dict[str, Any]) -> Self:
+        """The descriptor with this registry name and these settings; a family takes the rest of the name apart."""
+        return cls.from_params(params)
+
+    @property
+    def normalization(self) -> Normalization | None:
+        """What a model learns about these descriptors from its labelled images; None for those used as they are."""
+        return None
 
     def warm_up(self) -> None:
         """Load what the first extraction would have to wait for."""
+
+    def prepare(self, image: NDArray[np.generic]) -> NDArray[np.uint8]:
+        """The picture that the descriptors are taken from: gray or RGB, of the size that features refer to."""
+        from lnbnn.images import resize_longest, to_gray  # here, so that listing the registry loads no OpenCV
+
+        assert self.longest_side is not None
+        return resize_longest(to_gray(image), int(self.longest_side))
+
+    def decode(self, data: bytes, *, name: str = "image") -> NDArray[np.uint8]:
+        """The content of a picture file as :meth:`prepare` gives it."""
+        from lnbnn.images import decode_color, decode_gray
+
+        if self.is_color:
+            return self.prepare(decode_color(data, self.longest_side, name=name))
+        return self.prepare(decode_gray(data, self.longest_side, name=name))
+
+    def onnx_file(self) -> tuple[bytes, float]:
+        """The network behind it as an ONNX file, and how far the two differ at most; only where there is one."""
+        raise InvalidInputError(f"{self.name} cannot be written as ONNX; expected timm:MODEL or deep.")
 
     @abstractmethod
     def extract(self, image: NDArray[np.generic]) -> ImageFeatures:

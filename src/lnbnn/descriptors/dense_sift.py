@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.images import resize_longest, to_gray
 from lnbnn.settings import check_whole
 
 __all__ = ["DenseSIFT"]
@@ -105,7 +104,7 @@ class DenseSIFT(Descriptor):
     def extract(self, image: NDArray[np.generic]) -> ImageFeatures:
         """Descriptors of one image of any size."""
         self.check_params()
-        gray = resize_longest(to_gray(image), int(self.longest_side))
+        gray = self.prepare(image)
         height, width = gray.shape
         bins = self._bins()
         parts = [self._extract_scale(gray, int(bin_size)) for bin_size in bins]

@@ -1,0 +1,165 @@
+"""Cells of a network through Local NBNN, beside the obvious ways to use the same network's pooled vector.
+
+For each seeded split of Caltech 101: Local NBNN on the cells and, with --kernel, SVMs on its responses; and, on the
+mean of the same cells, nearest class mean, 5 nearest neighbours and logistic regression. Writes
+results/deep-<images>.json; each finished split is kept in runs/ at once, so that a run that was stopped goes on where
+it was. Features are cached in runs/deep-features. Layer, size, components, location weight, k and the penalty of the
+regression were chosen on training images of the first split (10 of 15 as the model, 5 held out).
+
+    python benchmarks/deep.py --train 15
+    python benchmarks/deep.py --train 30
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import HERE, mean_per_class, show
+from sklearn.linear_model import LogisticRegression
+
+from lnbnn import FeatureStore, LocalNBNN
+from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel
+from lnbnn.datasets.caltech101 import load_caltech101
+from lnbnn.datasets.folder import LabelledImages
+from lnbnn.datasets.splits import split_images
+from lnbnn.descriptors import make_descriptor
+from lnbnn.extraction import features_of, iter_features
+from lnbnn.presets import preset_params
+from lnbnn.records import make_record, write_record
+
+INVERSE_PENALTY = 100.0  # of logistic regression
+N_TIMED = 40
+
+
+def main() -> None:
+    """Run the splits asked for and write their record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser.add_argument("--train", type=int, default=15)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--kernel", action="store_true", help="SVMs on the responses, too")
+    parser.add_argument("--cache", type=Path, default=HERE / "runs" / "deep-features")
+    options = parser.parse_args()
+    data = load_caltech101(options.data)
+    store = FeatureStore(options.cache)
+    start = time.perf_counter()
+    splits = []
+    for seed in options.seeds:
+        kept = HERE / "runs" / "deep" / f"{options.train}{'-kernel' if options.kernel else ''}-seed{seed}.json"
+        if not kept.exists():
+            train, test = split_images(data, n_train=options.train, n_test=15, seed=seed)
+            result = run_split(train, test, store, options.kernel)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps({"seed": seed, **result}), encoding="utf-8")
+        splits.append(json.loads(kept.read_text(encoding="utf-8")))
+        print(f"seed {seed}: {splits[-1]['accuracy']}", file=sys.stderr, flush=True)
+    methods = splits[0]["accuracy"]
+    found = {method: [split["accuracy"][method] for split in splits] for method in methods}
+    results: dict[str, Any] = {
+        "accuracy_mean": {method: round(statistics.mean(values), 2) for method, values in found.items()},
+        "accuracy_sd": {
+            method: round(statistics.stdev(values), 2) if len(values) > 1 else None for method, values in found.items()
+        },
+        "splits": splits,
+    }
+    record = make_record(
+        f"deep-{'kernel-' if options.kernel else ''}{options.train}",
+        f"python benchmarks/deep.py --train {options.train}{' --kernel' if options.kernel else ''}"
+        f" --seeds {' '.join(map(str, options.seeds))}",
+        settings={"n_train": options.train, "n_test": 15, "model": splits[0]["settings"]},
+        seeds=options.seeds,
+        results=results,
+        seconds=time.perf_counter() - start,
+    )
+    write_record(HERE / "results" / f"{record.name}.json", record)
+    print(f"results/{record.name}.json: {results['accuracy_mean']}")
+
+
+def run_split(train: LabelledImages, test: LabelledImages, store: FeatureStore, kernel: bool) -> dict[str, Any]:
+    """Every method on one split: accuracy, and times with the features at hand."""
+    kinds: dict[str, Any] = {"local-nbnn": LocalNBNN} | ({"local-nbnn-kernel": LocalNBNNKernel} if kernel else {})
+    labels = sorted(set(train.labels))
+    known, truth = (np.array([labels.index(label) for label in part.labels]) for part in (train, test))
+    scores, times, fitted = {}, {}, {}
+    for name, kind in kinds.items():
+        start = time.perf_counter()
+        fitted[name] = kind(**preset_params("deep")).fit(train.paths, train.labels, store=store, progress=show)
+        middle = time.perf_counter()
+        scores[name] = answer(fitted[name], test, store)
+        times[name] = [round(middle - start, 1), round(time.perf_counter() - middle, 1)]
+    scores |= pooled_scores(pool(train, store), known, pool(test, store))
+    classifier = fitted["local-nbnn"]
+    return {
+        "accuracy": {name: mean_per_class(found.argmax(axis=1), truth) for name, found in scores.items()},
+        "fit_evaluate_s_with_cached_features": times,
+        "n_descriptors": len(classifier.index_),
+        "described": [model.describe() for model in fitted.values()],
+        "settings": classifier.plain_params(),
+        "cpu_ms_an_image": cpu_times(classifier, test),
+    }
+
+
+def answer(classifier: Any, test: LabelledImages, store: FeatureStore) -> np.ndarray:
+    """The scores of the test images, features from the store."""
+    features = list(iter_features(test.paths, classifier.descriptor_, store=store))
+    return classifier.decision_function(features)
+
+
+def pool(part: LabelledImages, store: FeatureStore) -> np.ndarray:
+    """The mean of the cells of each image: what the network's own classifier is given."""
+    descriptor = make_descriptor("deep")
+    return np.array(
+        [features_of(path, descriptor, store).descriptors.mean(axis=0, dtype=np.float64) for path in part.paths]
+    )
+
+
+def pooled_scores(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
+    """Scores by three plain methods on pooled vectors, centred on the training images and of unit length."""
+    centre = train.mean(axis=0)
+    train, test = (part - centre for part in (train, test))
+    train, test = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (train, test))
+    n_classes = labels.max() + 1
+    means = np.array([train[labels == label].mean(axis=0) for label in range(n_classes)])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    similar = test @ train.T
+    nearest = np.argsort(-similar, axis=1)[:, :5]
+    votes = np.zeros((len(test), n_classes))
+    for row, places in enumerate(nearest):
+        np.add.at(votes[row], labels[places], 1.0 + 1e-3 * similar[row, places])  # of equal votes the nearer
+    regression = LogisticRegression(C=INVERSE_PENALTY, max_iter=200)
+    return {
+        "pooled, nearest class mean": test @ means.T,
+        "pooled, 5 nearest neighbours": votes,
+        "pooled, logistic regression": regression.fit(train, labels).decision_function(test),
+    }
+
+
+def cpu_times(classifier: LocalNBNN, test: LabelledImages) -> dict[str, float]:
+    """CPU time of one image, one at a time: network and all, and of the search alone."""
+    paths = test.paths[:: max(1, len(test) // N_TIMED)][:N_TIMED]
+    features_of(paths[0], classifier.descriptor_)
+    start = time.process_time()
+    features = [classifier.query_features(path) for path in paths]
+    middle = time.process_time()
+    for found in features:
+        classifier.index_.search(classifier._vectors(found), classifier.n_neighbors + 1)
+    searched = time.process_time()
+    classifier.set_params(n_jobs=1).decision_function(features)
+    end = time.process_time()
+    n = len(paths) / 1000
+    return {
+        "read and extract": round((middle - start) / n, 2),
+        "search": round((searched - middle) / n, 2),
+        "all": round((middle - start + end - searched) / n, 2),
+    }
+
+
+if __name__ == "__main__":
+    main()

