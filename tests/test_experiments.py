@@ -106,6 +106,7 @@ def test_a_changed_default_is_another_part():
     assert params["n_neighbors"] == 3
     assert params["location_weight"] == 1.6
     assert params["descriptor_params"]["longest_side"] == 300
+    assert "n_probes" in params["index_params"]
 
 
 def test_accuracy_by_hand():

@@ -13,7 +13,9 @@ from lnbnn.datasets.folder import LabelledImages
 from lnbnn.evaluation import mean_per_class
 from lnbnn.experiments.base import Arrays, Part
 from lnbnn.experiments.lab import Lab
+from lnbnn.indexes import make_index
 from lnbnn.registry import resolve
+from lnbnn.settings import plain
 
 __all__ = ["accuracy", "full_params", "kernel_part", "per_class", "scores_part", "truth_of"]
 
@@ -52,9 +54,12 @@ def scores_part(method: str, split: dict[str, int], params: dict[str, Any]) -> P
 
 
 def full_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """All settings of a method, its descriptor's included, so that a part is done again when a default changes."""
+    """All settings of a method, descriptor and index included: a part is done again when a default changes."""
     classifier: ImageClassifier = resolve(CLASSIFIERS, method, "method")(**params)
-    return classifier.plain_params()
+    found = classifier.plain_params()
+    if "index" in found:
+        found["index_params"] = plain(make_index(found["index"], found["index_params"]).settings())
+    return found
 
 
 def _fit(lab: Lab, method: str, params: dict[str, Any], train: LabelledImages) -> ImageClassifier:
