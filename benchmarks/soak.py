@@ -23,7 +23,7 @@ from lnbnn.records import make_record, write_record
 
 sys.path.insert(0, str(HERE / "tests"))
 
-from test_editing import KINDS, run_steps
+from test_editing import APPROXIMATE, KINDS, MARGIN, run_approximate_steps, run_steps
 
 ROUNDS: dict[str, tuple[str, list[str]]] = {  # one round of each part, repeated with other seeds
     "kills": ("killing.py", ["--kills", "40", "--full-disks", "10"]),
@@ -31,9 +31,9 @@ ROUNDS: dict[str, tuple[str, list[str]]] = {  # one round of each part, repeated
     "models": ("fuzzing.py", ["--model", "500", "--forged", "500"]),
     "images": ("fuzzing.py", ["--images", "2000"]),
 }
-SHARES = {"kills": 0.4, "commands": 0.12, "models": 0.28, "images": 0.05, "steps": 0.15}
+SHARES = {"kills": 0.4, "commands": 0.12, "models": 0.25, "images": 0.05, "steps": 0.1, "approximate": 0.08}
 AT_LEAST = {"kills": 5}  # rounds that are run however long they take; the other parts one
-ENOUGH = {"kills": 8, "commands": 4, "models": 8, "images": 5, "steps": 400}
+ENOUGH = {"kills": 8, "commands": 4, "models": 8, "images": 5, "steps": 400, "approximate": 200}
 ACTIONS = ["add", "add", "remove", "relabel", "compact", "in memory"]
 
 
@@ -48,7 +48,7 @@ def main() -> None:
     results: dict[str, Any] = {}
     for part, share in SHARES.items():
         until = time.perf_counter() + 60 * minutes * share
-        work = random_steps if part == "steps" else script_rounds
+        work = {"steps": random_steps, "approximate": approximate_steps}.get(part, script_rounds)
         results[part] = work(part, until, options.seed)
         print(part, results[part], flush=True)
     record = make_record(
@@ -101,6 +101,21 @@ def random_steps(part: str, until: float, seed: int) -> dict[str, Any]:
             n_steps += size
             n_sequences += 1
     return {"sequences": n_sequences, "steps": n_steps}
+
+
+def approximate_steps(part: str, until: float, seed: int) -> dict[str, Any]:
+    """Random sequences of changes to models of approximate indexes: the recall they lose against a fresh fit."""
+    lost: dict[str, list[float]] = {form: [] for form in APPROXIMATE}
+    n_rounds = 0
+    while n_rounds < ENOUGH[part] and (time.perf_counter() < until or not n_rounds):
+        for form, losses in lost.items():
+            with tempfile.TemporaryDirectory() as folder:
+                losses += run_approximate_steps(form, 1000 * (seed + 1) + n_rounds, Path(folder) / "model")
+            if max(losses) > MARGIN:
+                raise SystemExit(f"{part}, {form}, round {n_rounds}: {max(losses):.3f} of the recall was lost")
+        n_rounds += 1
+    most = {form: round(float(max(losses)), 4) for form, losses in lost.items()}
+    return {"sequences": n_rounds * len(lost), "most_recall_lost": most}
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from lnbnn.cli import (
+    commands_audit,
     commands_change,
     commands_data,
     commands_fit,
@@ -69,7 +70,7 @@ for command in (
     commands_model.evaluate,
     commands_model.explain,
     commands_model.info,
-    commands_model.audit,
+    commands_audit.audit,
     commands_data.data,
     commands_change.add,
     commands_change.remove,

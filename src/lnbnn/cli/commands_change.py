@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lnbnn.cli.arguments import Cache, Jobs, ModelDir, Strict
-from lnbnn.cli.console import Format, ProgressBars, human_bytes, note, print_json, report_skipped, stdout
+from lnbnn.cli.console import Format, ProgressBars, human_bytes, note, print_json, print_table, report_skipped
 
 if TYPE_CHECKING:
     from lnbnn.image_table import StoredImage
@@ -135,8 +135,6 @@ def list_(
 
     With --format json, one object a line: {"id": ..., "label": ..., "n_descriptors": ..., "path": ..., "sha256": ...}.
     """
-    from rich.table import Table
-
     from lnbnn.editing import list_images
 
     images = [image for image in list_images(model) if label is None or str(image.label) == label]
@@ -146,10 +144,8 @@ def list_(
     elif format is Format.csv:
         _write_csv(images)
     else:
-        table = Table("id", "class", "descriptors", "image")
-        for image in images:
-            table.add_row(str(image.id), str(image.label), f"{image.n_descriptors:,}", image.name)
-        stdout().print(table)
+        rows = [(image.id, image.label, f"{image.n_descriptors:,}", image.name) for image in images]
+        print_table(["id", "class", "descriptors", "image"], rows)
 
 
 list_.__name__ = "list"  # the command's name; a function of that name would hide Python's own

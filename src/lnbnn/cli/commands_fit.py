@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from lnbnn.classifiers import CLASSIFIERS, COMBINATIONS
 from lnbnn.cli.arguments import DESCRIPTOR_NAMES, Cache, DescriptorParams, Images, Jobs, Strict
@@ -23,8 +22,8 @@ from lnbnn.cli.console import (
     parse_bytes,
     parse_params,
     print_json,
+    print_table,
     report_skipped,
-    stdout,
     usage_errors,
 )
 from lnbnn.indexes import INDEXES
@@ -211,11 +210,11 @@ def tune(
                 print_json(dataclasses.asdict(trial) | {"options": _options(trial.settings)})
     best = best_of(trials, max_ms=max_ms)
     if format is Format.table:
-        table = Table("accuracy", "CPU ms an image", "memory to fit", "options")
-        for trial in sorted(trials, key=lambda trial: -trial.accuracy):
-            cells = f"{100 * trial.accuracy:.1f} %", f"{trial.ms_an_image:.1f}", human_bytes(trial.memory_bytes)
-            table.add_row(*cells, _options(trial.settings))
-        stdout().print(table)
+        rows = [
+            (f"{100 * t.accuracy:.1f} %", f"{t.ms_an_image:.1f}", human_bytes(t.memory_bytes), _options(t.settings))
+            for t in sorted(trials, key=lambda trial: -trial.accuracy)
+        ]
+        print_table(["accuracy", "CPU ms an image", "memory to fit", "options"], rows)
     elif format is Format.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(["accuracy", "ms_an_image", "memory_bytes", "options"])

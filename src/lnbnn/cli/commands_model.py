@@ -1,4 +1,4 @@
-"""Commands that use a model: predict, evaluate, audit, explain, info."""
+"""Commands that use a model: predict, evaluate, explain, info."""
 
 from __future__ import annotations
 
@@ -8,16 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from lnbnn.cli.arguments import Cache, Images, Jobs, ModelDir, Strict
-from lnbnn.cli.console import Format, ProgressBars, human_bytes, human_number, note, print_json, report_skipped, stdout
+from lnbnn.cli.console import (
+    Format,
+    ProgressBars,
+    human_bytes,
+    human_number,
+    note,
+    print_json,
+    print_table,
+    report_skipped,
+)
 
 if TYPE_CHECKING:
-    from lnbnn.audit import Audit
-    from lnbnn.classifiers.base import Answer, ImageClassifier
+    from lnbnn.classifiers.answers import Answer
+    from lnbnn.classifiers.base import ImageClassifier
 
-__all__ = ["audit", "evaluate", "explain", "info", "predict"]
+__all__ = ["evaluate", "explain", "info", "predict"]
 
 UNKNOWN = "unknown"
 """The answer to an image that was rejected."""
@@ -62,7 +70,7 @@ def predict(
     is_calibrated = classifier._is_calibrated()
     skipped = []
     columns = ["score", *(["probability"] if is_calibrated else [])]
-    table = Table("image", "answer", *columns, *([] if top == 1 else [f"next best (of the top {top})"]))
+    rows = []
     writer = csv.writer(sys.stdout, lineterminator="\n")
     if format is Format.csv:
         writer.writerow(["path", "rank", "label", *columns, *([] if reject is None else ["is_unknown"])])
@@ -86,10 +94,10 @@ def predict(
                 others = ", ".join(f"{label} {human_number(score)}" for label, score in shown)
                 best = [human_number(ranking[0][1]), *(f"{100 * p:.0f} %" for p in answer.probabilities[:1])]
                 name = UNKNOWN if answer.is_unknown else str(answer.label)
-                table.add_row(answer.name, name, *best, *([others] if top > 1 else []))
+                rows.append([answer.name, name, *best, *([others] if top > 1 else [])])
             progress("classifying", done, len(images))
-    if format is Format.table and table.row_count:
-        stdout().print(table)
+    if format is Format.table and rows:
+        print_table(["image", "answer", *columns, *([f"next best (of the top {top})"] if top > 1 else [])], rows)
     report_skipped(skipped, len(images))
     if len(skipped) == len(images):
         raise typer.Exit(1)
@@ -196,110 +204,6 @@ def evaluate(
     report_skipped(result.skipped, len(data))
 
 
-def audit(
-    model: ModelDir,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="A page of pictures to write (.html), or .json.", show_default=False),
-    ] = None,
-    min_probability: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="How probable another class must be to call a label wrong.")
-    ] = 0.5,
-    top: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 20,
-    format: Annotated[Format, typer.Option(help="How to print it (csv: the labels that look wrong).")] = Format.table,
-    jobs: Jobs = None,
-) -> None:
-    """Look for mistakes in a model's images: wrong labels, near-duplicates, strangers, confused classes.
-
-    Each image is looked up as if the model did not hold it. Nothing is changed; lnbnn relabel and lnbnn remove do that.
-
-        lnbnn audit model -o audit.html
-    """
-    import json
-
-    from lnbnn.atomic import atomic_path
-    from lnbnn.audit import audit as audit_model
-    from lnbnn.audit_page import write_audit_page
-    from lnbnn.classifiers import load
-
-    if output is not None and output.suffix.lower() not in {".html", ".htm", ".json"}:
-        raise typer.BadParameter(f"expected a name that ends in .html or .json; got {output.name!r}")
-    with ProgressBars() as progress:
-        classifier = load(model).set_params(n_jobs=jobs)
-        found = audit_model(classifier, min_probability=min_probability, progress=progress)
-    if format is Format.json:
-        print_json(found.as_dict())
-    elif format is Format.csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        names = ["id", "label", "suggested", "probability", "label_probability", "closest_id", "name"]
-        writer.writerow(names)
-        writer.writerows([getattr(suspect, name) for name in names] for suspect in found.suspects)
-    else:
-        _print_audit(found, top)
-    if output is not None:
-        if output.suffix.lower() == ".json":
-            with atomic_path(output) as partial:
-                partial.write_text(json.dumps(found.as_dict(), indent=1) + "\n", encoding="utf-8")
-        else:
-            write_audit_page(output, found, model=str(model))
-        note(f"audit: {output}")
-
-
-def _print_audit(found: Audit, top: int) -> None:
-    tables: list[tuple[str, Table, list[tuple[object, ...]]]] = [
-        (
-            "labels that look wrong",
-            Table("id", "label", "looks like", "probability", "most like image", "image"),
-            [
-                (
-                    s.id,
-                    s.label,
-                    s.suggested,
-                    f"{100 * s.probability:.0f} %",
-                    f"{s.closest_id} ({s.closest_label})",
-                    s.name,
-                )
-                for s in found.suspects
-            ],
-        ),
-        (
-            "near-duplicates",
-            Table("id", "label", "id", "label", "alike", "images"),
-            [
-                (
-                    d.id,
-                    d.label,
-                    d.other_id,
-                    d.other_label,
-                    "same bytes" if d.same_bytes else f"{100 * d.share:.0f} %",
-                    f"{d.name}, {d.other_name}",
-                )
-                for d in found.near_duplicates
-            ],
-        ),
-        (
-            "images that nothing resembles",
-            Table("id", "label", "rank of its label", "image"),
-            [(s.id, s.label, s.rank, s.name) for s in found.strangers],
-        ),
-        (
-            "classes that are confused",
-            Table("class", "taken for", "images", "share of the class"),
-            [(c.label, c.answer, c.n_images, f"{100 * c.share:.0f} %") for c in found.confused],
-        ),
-    ]
-    for title, table, rows in tables:
-        more = f", the first {top}" if len(rows) > top else ""
-        stdout().print(f"{title}: {len(rows)}{more}")
-        for row in rows[:top]:
-            table.add_row(*map(str, row))
-        if rows:
-            stdout().print(table)
-    stdout().print(
-        f"{found.n_images} images of {found.n_classes} classes; {100 * found.accuracy:.1f} % got their label back"
-    )
-
-
 def explain(
     model: ModelDir,
     image: Annotated[Path, typer.Argument(help="The image to explain.", show_default=False)],
@@ -372,17 +276,13 @@ def info(
     else:
         facts |= {"bytes_on_disk": human_bytes(disk), "bytes_in_memory": human_bytes(classifier.nbytes_)}
         settings = facts.pop("settings")
-        table = Table("fact", "value", show_header=False)
-        for name, value in facts.items():
-            shown = f"{value:,}" if isinstance(value, int) else value
-            table.add_row(name.removeprefix("n_").replace("_", " "), shown)
-        for name, value in settings.items():
-            table.add_row(f"setting {name}", str(value))
-        stdout().print(table)
-        classes = Table("class", "images", "descriptors")
-        for name, (n_images, n_descriptors) in per_class.items():
-            classes.add_row(name, str(n_images), f"{n_descriptors:,}")
-        stdout().print(classes)
+        rows = [
+            (name.removeprefix("n_").replace("_", " "), f"{value:,}" if isinstance(value, int) else value)
+            for name, value in facts.items()
+        ]
+        rows += [(f"setting {name}", value) for name, value in settings.items()]
+        print_table(["fact", "value"], rows, show_header=False)
+        print_table(["class", "images", "descriptors"], [(name, n, f"{d:,}") for name, (n, d) in per_class.items()])
 
 
 def _as_model_labels(classifier: ImageClassifier, labels: Any) -> list[Any]:
@@ -399,14 +299,12 @@ def _per_class_rows(result: Any) -> list[tuple[str, int, float]]:
 
 
 def _print_evaluation(result: Any) -> None:
-    table = Table("class", "images", "right")
-    for label, n_images, accuracy in _per_class_rows(result):
-        table.add_row(label, str(n_images), f"{100 * accuracy:.1f} %")
-    stdout().print(table)
+    rows = [(label, n_images, f"{100 * accuracy:.1f} %") for label, n_images, accuracy in _per_class_rows(result)]
+    print_table(["class", "images", "right"], rows)
     mistakes = result.confusions(5)
     if mistakes:
-        stdout().print("most frequent mistakes: " + "; ".join(f"{a} taken for {b} ({n})" for a, b, n in mistakes))
-    stdout().print(
+        typer.echo("most frequent mistakes: " + "; ".join(f"{a} taken for {b} ({n})" for a, b, n in mistakes))
+    typer.echo(
         f"mean per-class accuracy {100 * result.mean_per_class_accuracy:.2f} %  "
         f"({result.n_images} images, {len(result.labels)} classes, {result.seconds:.1f} s)"
     )

@@ -7,17 +7,17 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
 from lnbnn.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 __all__ = [
     "Format",
@@ -28,9 +28,9 @@ __all__ = [
     "parse_bytes",
     "parse_params",
     "print_json",
+    "print_table",
     "report_skipped",
     "set_up_log",
-    "stdout",
     "usage_errors",
 ]
 
@@ -45,15 +45,21 @@ class Format(enum.StrEnum):
     csv = "csv"
 
 
-def stdout() -> Console:
-    """The console results go to; as wide as they need when not a terminal."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, show_header: bool = True) -> None:
+    """A table on stdout; as wide as it needs when that is not a terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*columns, show_header=show_header)
+    for row in rows:
+        table.add_row(*map(str, row))
     width = None if sys.stdout.isatty() else 200
-    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False).print(table)
 
 
 def note(text: str) -> None:
     """One line on stderr."""
-    Console(file=sys.stderr, highlight=False, soft_wrap=True).print(Text(text))
+    print(text, file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:
@@ -133,35 +139,44 @@ class ProgressBars:
     """
 
     def __init__(self) -> None:
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            console=Console(file=sys.stderr),
-            disable=not sys.stderr.isatty(),
-            transient=True,
-        )
+        self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
-        self._bars.start()
+        if sys.stderr.isatty():
+            self._bars = _bars()
+            self._bars.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bars.stop()
+        if self._bars is not None:
+            self._bars.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        if self._bars.disable:
+        if self._bars is None:
             return
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(stage, total=total, rate="")
         task = self._tasks[stage]
         speed = self._bars.tasks[task].speed
         self._bars.update(task, completed=done, total=total, rate=f"{speed:.1f}/s" if speed else "")
+
+
+def _bars() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+    )
 
 
 @contextmanager

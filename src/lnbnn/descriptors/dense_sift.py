@@ -164,13 +164,16 @@ def _gradient_table() -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     of them: looking one up is faster than its arc tangent, and exact.
     """
     half_steps = np.arange(-510, 511) * 0.5
-    gx, gy = half_steps[None, :], half_steps[:, None]
-    magnitude = np.hypot(gx, gy)
-    turn = np.mod(np.arctan2(gy, gx) * (_N_ORIENTATIONS / (2 * np.pi)), _N_ORIENTATIONS)
-    lower = np.floor(turn)
+    gx, gy = half_steps[None, :], half_steps[510:, None]
+    upper = np.arctan2(gy, gx) * (_N_ORIENTATIONS / (2 * np.pi))  # the other half turn is its mirror image
+    turn = np.concatenate([_N_ORIENTATIONS - upper[:0:-1], upper])
+    magnitude = np.hypot(gx, half_steps[:, None])
+    lower = turn.astype(np.uint8)
     upper_share = turn - lower
-    shares = np.stack([(1 - upper_share) * magnitude, upper_share * magnitude], axis=-1)
-    return (lower.astype(np.uint8) % _N_ORIENTATIONS), shares.astype(np.float32)
+    shares = np.empty((*turn.shape, 2), np.float32)
+    shares[..., 0] = (1 - upper_share) * magnitude
+    shares[..., 1] = upper_share * magnitude
+    return lower % _N_ORIENTATIONS, shares
 
 
 @njit(cache=True, nogil=True)
