@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,3 +24,25 @@ def show(stage: str, done: int, total: int) -> None:
     """Progress as a line a tenth on stderr."""
     if done % max(1, total // 10) == 0:
         print(f"{stage}: {done} of {total}", file=sys.stderr, flush=True)
+
+
+def kept_part(name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A part of a run as runs/<name>.json has it; done and written there first if it is not."""
+    path = HERE / "runs" / f"{name}.json"
+    if not path.exists():
+        done = work()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(done), encoding="utf-8")
+        print(f"{path.name}: {done}", file=sys.stderr, flush=True)
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def mean_of(runs: list[Any]) -> Any:
+    """The mean of numbers, or of what is in the same place in dicts and lists of them, to four decimals."""
+    first = runs[0]
+    if isinstance(first, dict):
+        return {name: mean_of([one[name] for one in runs]) for name in first}
+    if isinstance(first, list):
+        return [mean_of(list(values)) for values in zip(*runs, strict=True)]
+    return round(float(np.mean(runs)), 4)

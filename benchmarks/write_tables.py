@@ -14,7 +14,15 @@ HERE = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 PRESETS = ("balanced", "paper", "fast")
 PAPER = "66.1 ± 1.1"
-PAGES = ("README.md", "docs/descriptors.md", "docs/performance.md", "docs/reproduction.md")
+PAGES = (
+    "README.md",
+    "docs/command-line.md",
+    "docs/descriptors.md",
+    "docs/model-format.md",
+    "docs/performance.md",
+    "docs/probabilities.md",
+    "docs/reproduction.md",
+)
 
 
 def main() -> None:
@@ -36,10 +44,14 @@ def render(name: str) -> str:
     path = HERE / "results" / f"{name}.json"
     if not path.exists():
         return ""
-    record = read_record(path)
+    return f"{get_experiment(name).tabulate(read_record(path).results)}\n{source_of(name)}\n"
+
+
+def source_of(name: str) -> str:
+    """The command of a record, its seeds, and where it is."""
+    record = read_record(HERE / "results" / f"{name}.json")
     seeds = ", ".join(map(str, record.seeds))
-    source = f"`{record.command}`, splits {seeds}: [record](../results/{name}.json)"
-    return f"{get_experiment(name).tabulate(record.results)}\n{source}\n"
+    return f"`{record.command}`, splits {seeds}: [record](../results/{name}.json)"
 
 
 def render_methods() -> str:
@@ -226,7 +238,83 @@ def render_start_up() -> str:
     )
 
 
+def render_audit() -> str:
+    """What the audit lists of labels that were swapped on purpose: a row a preset, share and threshold."""
+    results = results_of("audit")
+    if results is None:
+        return ""
+    lines = [
+        "| preset | labels swapped | `--min-probability` | listed | of them swapped | swapped ones found | "
+        "with the right label suggested |",
+        "|---" * 7 + "|",
+    ]
+    for preset, found in results.items():
+        for share, swapped in found["mean"]["swapped"].items():
+            for level, at in swapped["at_probability"].items():
+                cells = [f"{100 * at[name]:.0f} %" for name in ("precision", "recall", "right_label_suggested")]
+                lines.append(
+                    f"| `{preset}` | {100 * float(share):.0f} % | {level} | {at['listed']:.0f} | {' | '.join(cells)} |"
+                )
+    for preset, found in results.items():
+        swapped = found["mean"]["swapped"]["0.05"]
+        first = swapped["precision_of_first"]
+        lines += [
+            "",
+            f"`{preset}`, 5 % swapped: {100 * swapped['label_found_again']:.0f} % of the images get their label back. "
+            f"Of the first 25 listed {100 * first['25']:.0f} % were swapped, of 50 {100 * first['50']:.0f} %, "
+            f"of 75 {100 * first['75']:.0f} %. The probabilities add up to {swapped['expected_wrong']:.0f} "
+            f"wrong labels; there are {swapped['n_swapped']:.0f}.",
+        ]
+    return "\n".join([*lines, "", source_of("audit"), ""])
+
+
+def render_unknown() -> str:
+    """What --reject lets through: a row a preset and rate."""
+    results = results_of("unknown")
+    if results is None:
+        return ""
+    lines = [
+        "| preset | `--reject` | unknown accepted | known accepted | known accepted and right |",
+        "|---" * 5 + "|",
+    ]
+    for preset, found in results["presets"].items():
+        for place, rate in enumerate(results["rates"]):
+            if rate in (0.01, 0.05, 0.1, 0.2, 0.5):
+                cells = [
+                    f"{100 * found['mean'][name][place]:.1f} %"
+                    for name in ("false_accepts", "known_accepted", "known_right")
+                ]
+                lines.append(f"| `{preset}` | {100 * rate:.0f} % | {' | '.join(cells)} |")
+    return "\n".join(
+        [*lines, "", "![The rate asked for and the share accepted](images/unknown.png)", "", source_of("unknown"), ""]
+    )
+
+
+def render_living() -> str:
+    """What a change to a large model costs."""
+    results = results_of("living")
+    if results is None:
+        return ""
+    lines = ["| | command, CPU | command, wall | in Python, CPU | in Python, wall |", "|---" * 5 + "|"]
+    for name in ("add", "relabel", "remove"):
+        command, process = results["command"][name], results["process"][name]
+        cells = [f"{command[unit]['median'] / 1000:.2f} s" for unit in ("cpu_ms", "wall_ms")]
+        cells += [f"{process[unit]['median']:.0f} ms" for unit in ("cpu_ms", "wall_ms")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        f"Medians; a model of {results['n_images']:,} images with {results['n_descriptors'] / 1e6:.1f} million "
+        f"descriptors; the load of the machine was {results['load_average']:.1f}, on 2 cores.",
+        source_of("living"),
+        "",
+    ]
+    return "\n".join(lines)
+
+
 BLOCKS = {
+    "audit": render_audit,
+    "unknown": render_unknown,
+    "living": render_living,
     "presets": render_presets,
     "deep": render_deep,
     "methods": render_methods,

@@ -48,7 +48,8 @@ def test_swapped_labels_are_found(entries):
     found = audit(model_of(entries))
     assert {(s.id, s.label, s.suggested) for s in found.suspects} == {(3, "b", "a"), (12, "e", "c")}
     for suspect in found.suspects:
-        assert suspect.probability > 0.5 > suspect.label_probability
+        assert suspect.probability > 0.5
+        assert suspect.doubt > 0
         assert suspect.closest_label == suspect.suggested
     assert found.accuracy == pytest.approx(23 / 25)
 
@@ -135,7 +136,7 @@ def test_the_command(photo_model, tmp_path, run):
     assert ("01.png", "a") in [(s["name"][-6:], s["suggested"]) for s in found["suspects"]]
     assert json.loads((tmp_path / "audit.json").read_text()) == found
     rows = run("audit", photo_model, "--format", "csv").out.splitlines()
-    assert rows[0] == "id,label,suggested,probability,label_probability,closest_id,name"
+    assert rows[0] == "id,label,suggested,probability,doubt,closest_id,name"
     assert len(rows) == 1 + len(found["suspects"])
 
 

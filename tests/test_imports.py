@@ -23,6 +23,7 @@ LAYERS = [
     "scoring",
     "affine",
     "calibration",
+    "mislabelled",
     "responses",
     "location",
     "images",

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.calibration import fit_temperature, log_probabilities, prominence
+from lnbnn.calibration import prominence
 from lnbnn.classifiers.base import ImageClassifier
 from lnbnn.classifiers.neighbors import NeighborClassifier, image_of_id
 from lnbnn.errors import InvalidInputError
 from lnbnn.extraction import Progress, no_progress
+from lnbnn.mislabelled import doubts, standard_scores, wrong_label_probabilities
 
 __all__ = ["Audit", "ConfusedClasses", "NearDuplicate", "Stranger", "Suspect", "audit"]
 
@@ -37,9 +38,9 @@ class Suspect:
     label: Any
     suggested: Any
     probability: float
-    """Of the suggested class."""
-    label_probability: float
-    """Of the label it has."""
+    """That the label is wrong."""
+    doubt: float
+    """How far the suggested class stands above the label, in units of the spread of the image's scores."""
     closest_id: int
     closest_name: str
     closest_label: Any
@@ -115,7 +116,7 @@ def audit(model: ImageClassifier, *, min_probability: float = _SUSPECT_FROM, pro
     ----------
     model : a fitted model of the NBNN family
     min_probability : float, default=0.5
-        List an image as mislabelled if another class is at least this probable.
+        List an image as mislabelled if its label is at least this probably wrong; see :mod:`lnbnn.mislabelled`.
     """
     if not isinstance(model, NeighborClassifier) or not model.has_patch_evidence:
         raise InvalidInputError(f"method {model.method!r} cannot look up its images without themselves.")
@@ -127,16 +128,24 @@ def audit(model: ImageClassifier, *, min_probability: float = _SUSPECT_FROM, pro
     scores = 0.0 - totals
     labels = np.array([image.label for image in model.images_])
     scales = np.array([model._score_scale(image.n_descriptors) for image in model.images_])
-    standard = scores / scales[:, None]
+    standard = standard_scores(scores / scales[:, None])
     alone = np.bincount(labels)[labels] < 2  # without itself its class is gone: nothing can be said of its label
-    temperature = fit_temperature(standard[~alone], labels[~alone]) if not alone.all() else 1.0
-    proba = np.exp(log_probabilities(standard, temperature))
+    probabilities = np.full(len(labels), -1.0)
+    if not alone.all():
+        probabilities[~alone] = wrong_label_probabilities(standard[~alone], labels[~alone], seed=model.random_state)
     answers = np.argmax(scores, axis=1)
     return Audit(
         len(labels),
         len(model.classes_),
         float(np.mean(answers[~alone] == labels[~alone])) if not alone.all() else float("nan"),
-        _suspects(model, labels, answers, proba, np.where(alone, 2.0, min_probability), twins),
+        _suspects(
+            model,
+            np.flatnonzero((answers != labels) & (probabilities >= min_probability)),
+            answers,
+            probabilities,
+            doubts(standard, labels),
+            twins,
+        ),
         _near_duplicates(model, twins),
         _strangers(model, labels, scores),
         _confused(model, labels, answers, alone),
@@ -187,30 +196,30 @@ def _twin(
 
 def _suspects(
     model: NeighborClassifier,
-    labels: NDArray[np.int64],
+    places: NDArray[np.intp],
     answers: NDArray[np.int64],
-    proba: NDArray[np.float64],
-    needed: NDArray[np.float64],
+    probabilities: NDArray[np.float64],
+    doubt: NDArray[np.float64],
     twins: Twins,
 ) -> tuple[Suspect, ...]:
     classes = model.classes_.tolist()
     found = []
-    for place in np.flatnonzero((answers != labels) & (proba.max(axis=1) >= needed)):
-        image, answer, closest = model.images_[place], answers[place], model.images_[twins.place[place]]
+    for place in places:
+        image, closest = model.images_[place], model.images_[twins.place[place]]
         found.append(
             Suspect(
                 image.id,
                 image.name,
-                classes[labels[place]],
-                classes[answer],
-                float(proba[place, answer]),
-                float(proba[place, labels[place]]),
+                classes[image.label],
+                classes[answers[place]],
+                float(probabilities[place]),
+                float(doubt[place]),
                 closest.id,
                 closest.name,
                 classes[closest.label],
             )
         )
-    return tuple(sorted(found, key=lambda suspect: (suspect.label_probability - suspect.probability, suspect.id)))
+    return tuple(sorted(found, key=lambda suspect: (-suspect.doubt, suspect.id)))
 
 
 def _near_duplicates(model: NeighborClassifier, twins: Twins) -> tuple[NearDuplicate, ...]:

@@ -60,7 +60,8 @@ def audit_page(audit: Audit, *, model: str = "model") -> str:
         f"{100 * audit.accuracy:.1f} % got their own label back.</p>",
         *_section(
             "Labels that look wrong",
-            "Another class is more probable. Left: the image; right: the one in the model that is most like it.",
+            "Without the image, the model takes it for another class. The bar: how probable it is that the label is "
+            "wrong. Left: the image; right: the one in the model that is most like it.",
             [_suspect(suspect, model) for suspect in audit.suspects[:_MAX_SHOWN]],
             len(audit.suspects),
         ),
@@ -99,10 +100,10 @@ def _suspect(suspect: Suspect, model: str) -> str:
         + _figure(suspect.name, f"image {suspect.id}")
         + _figure(suspect.closest_name, closest)
         + "</div>"
-        + f"<div>label <span class='wrong'>{_text(suspect.label)}</span></div>"
-        + _bar(suspect.label_probability, "#b3261e")
+        + f"<div>label <span class='wrong'>{_text(suspect.label)}</span>, "
+        + f"wrong with {100 * suspect.probability:.0f} %</div>"
+        + _bar(suspect.probability, "#b3261e")
         + f"<div>looks like <span class='right'>{_text(suspect.suggested)}</span></div>"
-        + _bar(suspect.probability, "#1b6e3c")
         + _command(
             f"lnbnn relabel {shlex.quote(model)} --image {suspect.id} --label {shlex.quote(str(suspect.suggested))}"
         )

@@ -175,12 +175,16 @@ def unknown_figure(results: dict[str, Any]) -> Figure:
     figure = Figure(figsize=(9.6, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.plot([0, 100], [0, 100], color="#999999", lw=1, ls="--", label="as promised")
-    for run in results["runs"]:
-        left.plot(rates, 100 * np.array(run["false_accepts"]), color=_FOR, lw=0.8, alpha=0.5)
-    left.plot(rates, 100 * np.array(results["false_accepts"]), color=_FOR, marker="o", ms=4, label="measured, mean")
+    for color, (preset, found) in zip((_FOR, _AGAINST), results["presets"].items(), strict=False):
+        for run in found["runs"]:
+            left.plot(rates, 100 * np.array(run["false_accepts"]), color=color, lw=0.8, alpha=0.5)
+        mean = {
+            name: 100 * np.array(found["mean"][name]) for name in ("false_accepts", "known_accepted", "known_right")
+        }
+        left.plot(rates, mean["false_accepts"], color=color, marker="o", ms=4, label=f"{preset}, mean")
+        right.plot(rates, mean["known_accepted"], color=color, marker="o", ms=4, label=f"{preset}: accepted")
+        right.plot(rates, mean["known_right"], color=color, marker="o", ms=4, ls=":", label=f"{preset}: and right")
     left.set(xlim=(0, 92), ylim=(0, 92), xlabel="--reject, %", ylabel="images of unknown classes accepted, %")
-    right.plot(rates, 100 * np.array(results["known_accepted"]), color=_AGAINST, marker="o", ms=4, label="accepted")
-    right.plot(rates, 100 * np.array(results["known_right"]), color="#1b6e3c", marker="o", ms=4, label="and right")
     right.set(xlim=(0, 92), ylim=(0, 100), xlabel="--reject, %", ylabel="images of known classes, %")
     for axes in (left, right):
         axes.legend(frameon=False, fontsize=9)

@@ -27,7 +27,7 @@ def audit(
         typer.Option("--output", "-o", help="A page of pictures to write (.html), or .json.", show_default=False),
     ] = None,
     min_probability: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="How probable another class must be to call a label wrong.")
+        float, typer.Option(min=0.0, max=1.0, help="List labels that are at least this probably wrong.")
     ] = 0.5,
     top: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 20,
     format: Annotated[Format, typer.Option(help="How to print it (csv: the labels that look wrong).")] = Format.table,
@@ -53,7 +53,7 @@ def audit(
         print_json(found.as_dict())
     elif format is Format.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        names = ["id", "label", "suggested", "probability", "label_probability", "closest_id", "name"]
+        names = ["id", "label", "suggested", "probability", "doubt", "closest_id", "name"]
         writer.writerow(names)
         writer.writerows([getattr(suspect, name) for name in names] for suspect in found.suspects)
     else:
@@ -79,7 +79,7 @@ def _print_audit(found: Audit, top: int) -> None:
     strange = [(s.id, s.label, s.rank, s.name) for s in found.strangers]
     confused = [(c.label, c.answer, c.n_images, f"{100 * c.share:.0f} %") for c in found.confused]
     tables: list[tuple[str, list[str], Sequence[tuple[object, ...]]]] = [
-        ("labels that look wrong", ["id", "label", "looks like", "probability", "most like image", "image"], wrong),
+        ("labels that look wrong", ["id", "label", "looks like", "wrong with", "most like image", "image"], wrong),
         ("near-duplicates", ["id", "label", "id", "label", "alike", "images"], alike),
         ("images that nothing resembles", ["id", "label", "rank of its label", "image"], strange),
         ("classes that are confused", ["class", "taken for", "images", "share of the class"], confused),
