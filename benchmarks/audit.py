@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE, kept_part, mean_of, show
+from common import HERE, kept_part, mean_of, show, store_for
 
 from lnbnn import FeatureStore, LocalNBNN
 from lnbnn.audit import audit
@@ -36,12 +36,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--presets", nargs="+", default=["balanced", "deep"])
-    parser.add_argument("--cache", type=Path, default=HERE / "runs" / "features", help="of features")
+    parser.add_argument("--cache", type=Path, default=HERE / "runs" / "features", help="of deep features")
     options = parser.parse_args()
     data = load_caltech101(options.data)
     runs = {
         preset: [
-            kept_part(f"audit/{preset}-{seed}", lambda p=preset, s=seed: run(data, p, s, FeatureStore(options.cache)))
+            kept_part(f"audit/{preset}-{seed}", lambda p=preset, s=seed: run(data, p, s, store_for(p, options.cache)))
             for seed in options.seeds
         ]
         for preset in options.presets
@@ -59,7 +59,7 @@ def main() -> None:
         print(preset, mean_of(done))
 
 
-def run(data: LabelledImages, preset: str, seed: int, store: FeatureStore) -> dict[str, Any]:
+def run(data: LabelledImages, preset: str, seed: int, store: FeatureStore | None) -> dict[str, Any]:
     """What the audit finds of the labels swapped in one split, for each share of them."""
     start = time.perf_counter()
     train, _ = split_images(data, n_train=N_TRAIN, n_test=1, seed=seed)

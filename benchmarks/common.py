@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from lnbnn import FeatureStore
+
 HERE = Path(__file__).resolve().parent.parent
 """The project's folder: records go to ``results/`` in it, unfinished parts to ``runs/``."""
 
@@ -46,3 +48,8 @@ def mean_of(runs: list[Any]) -> Any:
     if isinstance(first, list):
         return [mean_of(list(values)) for values in zip(*runs, strict=True)]
     return round(float(np.mean(runs)), 4)
+
+
+def store_for(preset: str, cache: Path) -> FeatureStore | None:
+    """Where the features of a preset are kept: those of a network; others take less to make than to read."""
+    return FeatureStore(cache) if preset == "deep" else None

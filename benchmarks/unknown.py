@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE, kept_part, mean_of, show
+from common import HERE, kept_part, mean_of, show, store_for
 
 from lnbnn import FeatureStore, LocalNBNN
 from lnbnn.calibration import expected_calibration_error
@@ -37,12 +37,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--presets", nargs="+", default=["balanced", "deep"])
-    parser.add_argument("--cache", type=Path, default=HERE / "runs" / "features", help="of features")
+    parser.add_argument("--cache", type=Path, default=HERE / "runs" / "features", help="of deep features")
     options = parser.parse_args()
     data = load_caltech101(options.data)
     runs = {
         preset: [
-            kept_part(f"unknown/{preset}-{seed}", lambda p=preset, s=seed: run(data, p, s, FeatureStore(options.cache)))
+            kept_part(f"unknown/{preset}-{seed}", lambda p=preset, s=seed: run(data, p, s, store_for(p, options.cache)))
             for seed in options.seeds
         ]
         for preset in options.presets
@@ -66,7 +66,7 @@ def main() -> None:
         print(preset, mean_of(done))
 
 
-def run(data: LabelledImages, preset: str, seed: int, store: FeatureStore) -> dict[str, Any]:
+def run(data: LabelledImages, preset: str, seed: int, store: FeatureStore | None) -> dict[str, Any]:
     """Shares of unknown images accepted, of known ones accepted, and of known ones accepted with the right answer."""
     start = time.perf_counter()
     order = np.random.default_rng(seed).permutation(sorted(set(data.labels))).tolist()

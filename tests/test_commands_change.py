@@ -57,6 +57,14 @@ def test_list_in_every_format(model, run):
     assert "photo_0.png" in run("list", model).out
 
 
+def test_a_label_that_is_not_there_or_empty(own_model, photos, run_main):
+    assert "has the label 'otter'" in run_main("list", own_model, "--label", "otter").error
+    before = (own_model / "manifest.json").read_bytes()
+    for words in (("add", own_model, "--label", " ", photos), ("relabel", own_model, "--label", "", "--image", "0")):
+        assert "a label must not be empty" in run_main(*words).error
+    assert (own_model / "manifest.json").read_bytes() == before
+
+
 def test_check_finds_a_changed_byte_that_opening_does_not_read(own_model, run, monkeypatch):
     monkeypatch.setattr("lnbnn.model_folder._VERIFY_UP_TO_BYTES", 0)
     file = own_model / "data-000001" / "vectors.npy"

@@ -21,7 +21,7 @@ from lnbnn.mislabelled import doubts, standard_scores, wrong_label_probabilities
 
 __all__ = ["Audit", "ConfusedClasses", "NearDuplicate", "Stranger", "Suspect", "audit"]
 
-_SUSPECT_FROM = 0.5
+_SUSPECT_FROM = 0.3
 _TWIN_SAMPLE = 500  # descriptors of an image that are asked for its twin
 _TWIN_SHARE = 0.5  # of them must find their nearest neighbour in one image for it to be a copy ...
 _TWIN_CLOSER = 0.25  # ... at less than this share of the squared distance that is usual
@@ -115,7 +115,7 @@ def audit(model: ImageClassifier, *, min_probability: float = _SUSPECT_FROM, pro
     Parameters
     ----------
     model : a fitted model of the NBNN family
-    min_probability : float, default=0.5
+    min_probability : float, default=0.3
         List an image as mislabelled if its label is at least this probably wrong; see :mod:`lnbnn.mislabelled`.
     """
     if not isinstance(model, NeighborClassifier) or not model.has_patch_evidence:
@@ -128,11 +128,11 @@ def audit(model: ImageClassifier, *, min_probability: float = _SUSPECT_FROM, pro
     scores = 0.0 - totals
     labels = np.array([image.label for image in model.images_])
     scales = np.array([model._score_scale(image.n_descriptors) for image in model.images_])
-    standard = standard_scores(scores / scales[:, None])
+    scaled = scores / scales[:, None]
     alone = np.bincount(labels)[labels] < 2  # without itself its class is gone: nothing can be said of its label
     probabilities = np.full(len(labels), -1.0)
     if not alone.all():
-        probabilities[~alone] = wrong_label_probabilities(standard[~alone], labels[~alone], seed=model.random_state)
+        probabilities[~alone] = wrong_label_probabilities(scaled[~alone], labels[~alone], seed=model.random_state)
     answers = np.argmax(scores, axis=1)
     return Audit(
         len(labels),
@@ -143,7 +143,7 @@ def audit(model: ImageClassifier, *, min_probability: float = _SUSPECT_FROM, pro
             np.flatnonzero((answers != labels) & (probabilities >= min_probability)),
             answers,
             probabilities,
-            doubts(standard, labels),
+            doubts(standard_scores(scaled), labels),
             twins,
         ),
         _near_duplicates(model, twins),

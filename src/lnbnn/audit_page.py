@@ -129,7 +129,7 @@ def _stranger(stranger: Stranger, model: str) -> str:
     return (
         "<div class='card'>"
         + _figure(stranger.name, f"image {stranger.id}")
-        + f"<div>label {_text(stranger.label)}, only {stranger.rank}. among the classes</div>"
+        + f"<div>label {_text(stranger.label)}, number {stranger.rank} among the classes</div>"
         + _command(f"lnbnn remove {shlex.quote(model)} --image {stranger.id}")
         + "</div>"
     )

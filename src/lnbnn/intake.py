@@ -114,6 +114,8 @@ def check_labels(y: ArrayLike, n_images: int) -> list[Any]:
     all_whole = all(isinstance(label, int | np.integer) and not isinstance(label, bool) for label in given)
     if not (all_text or all_whole):
         raise InvalidInputError(f"labels must be all strings or all whole numbers; got dtype {labels.dtype}.")
+    if all_text and not all(label.strip() for label in given):
+        raise InvalidInputError("a label must not be empty; name the class.")
     return [label if all_text else int(label) for label in given]
 
 

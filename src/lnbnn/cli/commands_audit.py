@@ -28,7 +28,7 @@ def audit(
     ] = None,
     min_probability: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="List labels that are at least this probably wrong.")
-    ] = 0.5,
+    ] = 0.3,
     top: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 20,
     format: Annotated[Format, typer.Option(help="How to print it (csv: the labels that look wrong).")] = Format.table,
     jobs: Jobs = None,

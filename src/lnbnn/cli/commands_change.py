@@ -136,8 +136,11 @@ def list_(
     With --format json, one object a line: {"id": ..., "label": ..., "n_descriptors": ..., "path": ..., "sha256": ...}.
     """
     from lnbnn.editing import list_images
+    from lnbnn.errors import InvalidInputError
 
     images = [image for image in list_images(model) if label is None or str(image.label) == label]
+    if not images:
+        raise InvalidInputError(f"no image of {model} has the label {label!r}.")
     if format is Format.json:
         for image in images:
             print_json(_as_json(image))
