@@ -14,11 +14,14 @@ from synthetic import flat_image, grating_set, small_sift
 from test_calibration import MeanBrightness
 
 from lnbnn import NBNN, AffineNBNN, LateFusion, LocalNBNN, load
+from lnbnn.audit import audit
 from lnbnn.calibration import fit_fusion_weights, log_probabilities
 from lnbnn.classifiers.probabilities import cross_fitted_scores
+from lnbnn.editing import calibrate, check_model, edit, list_images, merge
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.evaluation import evaluate
 from lnbnn.evidence import explain
+from lnbnn.extraction import no_progress
 
 
 def quick(kind, **changes):
@@ -301,3 +304,64 @@ def test_a_fusion_follows_its_folder(fusion, tmp_path):
     fusion.save(tmp_path / "model", overwrite=True)
     assert again.refresh()
     assert again.describe() == fusion.describe()
+
+
+# ---- as a model that lives -------------------------------------------------------------------------------------------
+
+
+def test_left_out_scores_are_fused_as_scores_are(fusion):
+    """Of one image: its members' totals without it, or without its class, as probabilities, multiplied."""
+    labels = [image.label for image in fusion.images_]
+    for found, of_member in (
+        (fusion._held_out_scores(no_progress), lambda member: member._held_out_scores(no_progress)),
+        (fusion._unknown_scores(no_progress), lambda member: member._unknown_scores(no_progress)),
+    ):
+        product = sum(
+            weight * log_probabilities(of_member(member) / 36, member.temperature_)
+            for weight, member in zip(fusion.weights_, fusion.estimators_, strict=True)
+        )
+        expected = product - np.log(np.exp(product).sum(axis=1, keepdims=True))
+        assert np.allclose(np.exp(found), np.exp(expected))
+    assert (fusion._unknown_scores(no_progress)[np.arange(len(labels)), labels] == -np.inf).all()
+
+
+def test_a_fusion_rejects_and_keeps_it(tmp_path):
+    fusion = pair().fit(*images_and_labels()).calibrate(unknown=True)
+    images, _ = queries()
+    assert fusion.predict(images, reject=0.99).tolist() == fusion.predict(images).tolist()
+    assert fusion.predict(images, reject=0.001).tolist() == [None] * len(images)
+    fusion.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert np.array_equal(again.unknown_prominence_, fusion.unknown_prominence_)
+    (answer, *_) = again.iter_answers(images, reject=0.001)
+    assert answer.is_unknown
+    assert sum(answer.probabilities) == pytest.approx(1.0)
+
+
+def test_a_fusion_is_calibrated_in_its_folder(tmp_path):
+    pair().fit(*images_and_labels()).save(tmp_path / "model")
+    calibrate(tmp_path / "model")
+    assert len(load(tmp_path / "model").unknown_prominence_) == 9
+
+
+def test_a_fusion_is_audited(fusion):
+    images, labels = images_and_labels()
+    assert audit(fusion).suspects == ()
+    labels[1] = labels[-1]
+    (suspect,) = audit(pair().fit(images, labels)).suspects
+    assert (suspect.id, suspect.suggested) == (1, "direction 0")
+    with pytest.raises(InvalidInputError, match="cannot look up its images"):
+        audit(LateFusion([("a", quick(NBNN)), ("b", MeanBrightness())]).fit(*images_and_labels()))
+
+
+def test_a_fusion_is_listed_and_checked_but_not_changed(fusion, tmp_path):
+    fusion.save(tmp_path / "model")
+    assert [image.id for image in list_images(tmp_path / "model")] == list(range(9))
+    report = check_model(tmp_path / "model")
+    assert (report.n_images, report.problems) == (9, ())
+    with pytest.raises(InvalidInputError, match="'fusion' learns from all images together"), edit(tmp_path / "model"):
+        pass
+    with pytest.raises(InvalidInputError, match="'fusion' cannot be merged"):
+        merge(tmp_path / "model", tmp_path / "model", tmp_path / "both")
+    with pytest.raises(InvalidInputError, match="'fusion' learns from all images together"):
+        load(tmp_path / "model").remove(0)

@@ -160,7 +160,7 @@ def test_methods_that_cannot(tmp_path):
     held_out = np.eye(8)[[image.label for image in model.images_]]
     with pytest.raises(InvalidInputError, match="cannot leave a class out"):
         model.calibrate(held_out, unknown=True)
-    fusion = LateFusion([("a", make("nbnn")), ("b", make("local-nbnn"))]).fit(*clusters())
+    fusion = LateFusion([("a", make("nbnn")), ("b", make("local-nbnn-kernel"))]).fit(*clusters())
     with pytest.raises(InvalidInputError, match="cannot leave a class out"):
         fusion.calibrate(unknown=True)
     (answer,) = fusion.iter_answers(clusters()[0][:1])

@@ -22,6 +22,7 @@ from lnbnn.mislabelled import doubts, standard_scores, wrong_label_probabilities
 __all__ = ["Audit", "ConfusedClasses", "NearDuplicate", "Stranger", "Suspect", "audit"]
 
 _SUSPECT_FROM = 0.3
+_SEED = 0  # of the wrong labels that are drawn
 _TWIN_SAMPLE = 500  # descriptors of an image that are asked for its twin
 _TWIN_SHARE = 0.5  # of them must find their nearest neighbour in one image for it to be a copy ...
 _TWIN_CLOSER = 0.25  # ... at less than this share of the squared distance that is usual
@@ -114,25 +115,22 @@ def audit(model: ImageClassifier, *, min_probability: float = _SUSPECT_FROM, pro
 
     Parameters
     ----------
-    model : a fitted model of the NBNN family
+    model : a fitted model of the NBNN family, or a fusion of such
     min_probability : float, default=0.3
         List an image as mislabelled if its label is at least this probably wrong; see :mod:`lnbnn.mislabelled`.
     """
-    if not isinstance(model, NeighborClassifier) or not model.has_patch_evidence:
-        raise InvalidInputError(f"method {model.method!r} cannot look up its images without themselves.")
     if not 0.0 <= min_probability <= 1.0:
         raise InvalidInputError(f"min_probability must be from 0 to 1; got {min_probability}.")
     if len(model.fitted_classes()) < 2:
         raise InvalidInputError("an audit compares classes and needs at least two; the model has one.")
-    totals, twins = _look_up(model, progress)
-    scores = 0.0 - totals
+    scores, twins = _look_up(model, progress)
     labels = np.array([image.label for image in model.images_])
     scales = np.array([model._score_scale(image.n_descriptors) for image in model.images_])
     scaled = scores / scales[:, None]
     alone = np.bincount(labels)[labels] < 2  # without itself its class is gone: nothing can be said of its label
     probabilities = np.full(len(labels), -1.0)
     if not alone.all():
-        probabilities[~alone] = wrong_label_probabilities(scaled[~alone], labels[~alone], seed=model.random_state)
+        probabilities[~alone] = wrong_label_probabilities(scaled[~alone], labels[~alone], seed=_SEED)
     answers = np.argmax(scores, axis=1)
     return Audit(
         len(labels),
@@ -152,8 +150,19 @@ def audit(model: ImageClassifier, *, min_probability: float = _SUSPECT_FROM, pro
     )
 
 
-def _look_up(model: NeighborClassifier, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
-    """Totals of each image without itself, and the image that is most like it."""
+def _look_up(model: ImageClassifier, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
+    """Scores of each image without itself, and the image that is most like it; of a fusion, to its first method."""
+    if isinstance(model, NeighborClassifier) and model.has_patch_evidence:
+        return _look_up_in_index(model, progress)
+    from lnbnn.classifiers.fusion import LateFusion  # loads scikit-learn
+
+    if not isinstance(model, LateFusion):
+        raise InvalidInputError(f"method {model.method!r} cannot look up its images without themselves.")
+    found = [_look_up(member, progress) for member in model.estimators_]
+    return model.fused_scores([scores for scores, _ in found]), found[0][1]
+
+
+def _look_up_in_index(model: NeighborClassifier, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
     n_classes = len(model.classes_)
     places = {image.id: place for place, image in enumerate(model.images_)}
 
@@ -165,7 +174,7 @@ def _look_up(model: NeighborClassifier, progress: Progress) -> tuple[NDArray[np.
     place, share, squared = found[:, n_classes:].T
     usual = np.median(squared[np.isfinite(squared)]) if np.isfinite(squared).any() else 0.0
     is_close = (share >= _TWIN_SHARE) & (squared <= _TWIN_CLOSER * usual)
-    return found[:, :n_classes], Twins(place.astype(np.int64), share, is_close)
+    return 0.0 - found[:, :n_classes], Twins(place.astype(np.int64), share, is_close)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +204,7 @@ def _twin(
 
 
 def _suspects(
-    model: NeighborClassifier,
+    model: ImageClassifier,
     places: NDArray[np.intp],
     answers: NDArray[np.int64],
     probabilities: NDArray[np.float64],
@@ -222,7 +231,7 @@ def _suspects(
     return tuple(sorted(found, key=lambda suspect: (-suspect.doubt, suspect.id)))
 
 
-def _near_duplicates(model: NeighborClassifier, twins: Twins) -> tuple[NearDuplicate, ...]:
+def _near_duplicates(model: ImageClassifier, twins: Twins) -> tuple[NearDuplicate, ...]:
     classes = model.classes_.tolist()
     pairs: dict[tuple[int, int], float] = {}
     for place in np.flatnonzero(twins.is_copy).tolist():
@@ -248,9 +257,7 @@ def _near_duplicates(model: NeighborClassifier, twins: Twins) -> tuple[NearDupli
     return tuple(sorted(found, key=lambda pair: (not pair.across_classes, -pair.share, pair.id)))
 
 
-def _strangers(
-    model: NeighborClassifier, labels: NDArray[np.int64], scores: NDArray[np.float64]
-) -> tuple[Stranger, ...]:
+def _strangers(model: ImageClassifier, labels: NDArray[np.int64], scores: NDArray[np.float64]) -> tuple[Stranger, ...]:
     classes = model.classes_.tolist()
     stands_out = prominence(scores)
     ranks = 1 + (scores > scores[np.arange(len(labels)), labels][:, None]).sum(axis=1)
@@ -270,7 +277,7 @@ def _strangers(
 
 
 def _confused(
-    model: NeighborClassifier, labels: NDArray[np.int64], answers: NDArray[np.int64], alone: NDArray[np.bool_]
+    model: ImageClassifier, labels: NDArray[np.int64], answers: NDArray[np.int64], alone: NDArray[np.bool_]
 ) -> tuple[ConfusedClasses, ...]:
     classes = model.classes_.tolist()
     counts = np.zeros((len(classes), len(classes)), np.int64)

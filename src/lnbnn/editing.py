@@ -255,8 +255,8 @@ def calibrate(path: str | os.PathLike[str], *, progress: Progress = no_progress)
 def list_images(path: str | os.PathLike[str]) -> list[StoredImage]:
     """The labelled images of a model folder."""
     manifest = read_manifest(path)
-    if "images" not in manifest:
-        raise InvalidInputError(f"{path}: a fusion lists no images; those of its first method are in its member0.")
+    if "images" not in manifest:  # a fusion: the images of its first method
+        return list_images(Path(path) / manifest["data"] / "member0")
     return parse_images(manifest, Path(path))
 
 

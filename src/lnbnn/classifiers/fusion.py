@@ -208,11 +208,42 @@ class LateFusion(ImageClassifier):
     def calibrate(
         self, held_out: ArrayLike | None = None, *, unknown: bool = False, progress: Progress = no_progress
     ) -> Self:
-        """Nothing to do: ``fit`` has calibrated the methods and their sum."""
-        if unknown:
-            raise InvalidInputError("a fusion cannot leave a class out, so it cannot tell what is unknown.")
+        """Nothing to do but for ``unknown``: ``fit`` has calibrated the methods and their sum."""
         self.fitted_classes()
+        if unknown:
+            self._calibrate_unknown(progress)
         return self
+
+    def _held_out_scores(self, progress: Progress) -> NDArray[np.float64] | None:
+        """The fused log-probabilities of each image as if it was not known, where every method can tell."""
+        found = [member._held_out_scores(progress) for member in self.estimators_]
+        return None if any(scores is None for scores in found) else self.fused_scores(found)  # type: ignore[arg-type]
+
+    def _unknown_scores(self, progress: Progress) -> NDArray[np.float64] | None:
+        found = [member._unknown_scores(progress) for member in self.estimators_]
+        if any(scores is None for scores in found):
+            return None
+        result = self.fused_scores(found)  # type: ignore[arg-type]
+        result[np.arange(len(result)), [image.label for image in self.images_]] = -np.inf
+        return result
+
+    def fused_scores(self, found: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """The fused log-probabilities of ``images_``, from scores of each method's own ``images_``."""
+        n_classes = len(self.classes_)
+        keys = _numbered(self.images_)
+        log_probas, weights = [], []
+        for weight, member, scores in zip(self.weights_, self.estimators_, found, strict=True):
+            if weight > 0.0:
+                places = _numbered(member.images_)
+                known = log_probabilities(scores / _scales(member)[:, None], member.temperature_)
+                unsure = np.full(n_classes, -np.log(n_classes))
+                log_probas.append(np.stack([known[places[key]] if key in places else unsure for key in keys]))
+                weights.append(weight)
+        return fuse(log_probas, np.array(weights))
+
+    def inconsistencies(self) -> list[str]:
+        """What does not fit together in the models of the methods, one line each."""
+        return [text for member in self.estimators_ for text in member.inconsistencies()]
 
     def _is_calibrated(self) -> bool:
         return True
@@ -246,6 +277,8 @@ class LateFusion(ImageClassifier):
             "classes": classes.tolist(),
             "members": names,
             "weights": self.weights_.tolist(),
+            "n_changes": 0,
+            **self._calibration_fields(),
         }
 
         def write_members(folder: Path) -> None:
@@ -274,6 +307,7 @@ class LateFusion(ImageClassifier):
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModelFormatError(f"{folder}: the manifest is damaged ({error}); fit the model again.") from error
         fusion.weights_ = weights
+        fusion._set_calibration({"n_changes": 0, **manifest})
         fusion._snapshot = snapshot
         return fusion
 
@@ -312,9 +346,13 @@ def _learn_weights(members: Sequence[ImageClassifier], held_out: Sequence[NDArra
     log_probas = []
     for member, found, scores in zip(members, rows, held_out, strict=True):
         places = [found[key] for key, use in zip(common, used, strict=True) if use]
-        scales = np.array([member._score_scale(member.images_[place].n_descriptors) for place in places])
-        log_probas.append(log_probabilities(scores[places] / scales[:, None], member.temperature_))
+        log_probas.append(log_probabilities((scores / _scales(member)[:, None])[places], member.temperature_))
     return fit_fusion_weights(log_probas, labels[used])
+
+
+def _scales(member: ImageClassifier) -> NDArray[np.float64]:
+    """What the scores of each of a method's images are divided by."""
+    return np.array([member._score_scale(image.n_descriptors) for image in member.images_])
 
 
 def _numbered(images: Sequence[ReferenceImage]) -> dict[tuple[str, int], int]:
