@@ -1,7 +1,8 @@
 """What each knob of Local NBNN is worth: Caltech 101, training images only.
 
-Of the 15 training images a class of one split, 10 are indexed and 5 are asked about. The test images are not touched,
-so that what is found here may choose defaults. Writes results/ablations.json.
+Each of the 15 training images a class of a split is asked about with its own descriptors left out of the index. The test
+images are not touched, so that what is found here may choose defaults. Writes results/ablations.json; each finished fit
+is kept in runs/ at once, so that a run that was stopped goes on where it was.
 
     python benchmarks/ablations.py
 """
@@ -15,26 +16,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE, mean_per_class
+from common import HERE, mean_per_class, show
 
 from lnbnn import LocalNBNN
 from lnbnn.classifiers.neighbors import image_of_id
 from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.folder import LabelledImages
-from lnbnn.datasets.splits import split_images
-from lnbnn.evaluation import evaluate
-from lnbnn.extraction import map_in_order
+from lnbnn.experiments.base import Arrays, Part
+from lnbnn.experiments.lab import Lab
 from lnbnn.records import make_record, write_record
 from lnbnn.scoring import local_nbnn_updates
 
-N_SEARCHED = 61
-SHARED = {
+N_TRAIN = 15
+QUERY_BUDGET = 500
+SCORINGS: dict[str, dict[str, Any]] = {
     "k=10, the paper's": {"n_neighbors": 10},
-    "k=1": {"n_neighbors": 1},
-    "k=3": {"n_neighbors": 3},
-    "k=5": {"n_neighbors": 5},
-    "k=20": {"n_neighbors": 20},
-    "k=40": {"n_neighbors": 40},
+    **{f"k={k}": {"n_neighbors": k} for k in (1, 3, 5, 7, 15, 20, 30, 40, 60)},
     "background: neighbour 20": {"n_neighbors": 10, "background_rank": 20},
     "background: neighbour 40": {"n_neighbors": 10, "background_rank": 40},
     "background of another class": {"n_neighbors": 10, "background_other_class": True},
@@ -43,66 +39,83 @@ SHARED = {
     "score: count": {"n_neighbors": 10, "score": "count"},
     "classes normalised": {"n_neighbors": 10, "class_weights": True},
 }
-REFITTED: dict[str, dict[str, Any]] = {
-    "alpha=1.0": {"location_weight": 1.0},
+"""Ways to score the neighbours that one search finds, of the default fit."""
+
+PAPER_K = {"k=10": {"n_neighbors": 10}}
+
+FITS: dict[str, dict[str, Any]] = {
+    "bins 4 6 9": {"descriptor_params": {"bin_sizes": [4, 6, 9]}},
+    "bins 4 6 9 14": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14]}},
+    "bins 6 9 14 21": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21]}},
+    "bins 6 9 14 21 31": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21, 31]}},
+    "grid every 8 px": {"descriptor_params": {"step_px": 8}},
+    "longest side 240": {"descriptor_params": {"longest_side": 240}},
+    "longest side 360": {"descriptor_params": {"longest_side": 360}},
+    "contrast 1": {"descriptor_params": {"min_contrast": 1.0}},
+    "contrast 4": {"descriptor_params": {"min_contrast": 4.0}},
+    "alpha=1.2": {"location_weight": 1.2},
     "alpha=2.0": {"location_weight": 2.0},
-    "RootSIFT, alpha=0.8": {"descriptor": "root-sift", "location_weight": 0.8},
     "RootSIFT, alpha=1.2": {"descriptor": "root-sift", "location_weight": 1.2},
     "RootSIFT, alpha=1.6": {"descriptor": "root-sift", "location_weight": 1.6},
-    "4 lists visited": {"index_params": {"n_probes": 4}},
-    "500 query descriptors": {"query_budget": 500},
+    "8 lists visited": {"index_params": {"n_probes": 8}},
+    "1,500 query descriptors": {"query_budget": 1500},
 }
+"""What changes the features or the index, each at the paper's k."""
 
 
 def main() -> None:
     """One search serves every way of scoring; what changes the index or the features is fitted anew."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     options = parser.parse_args()
+    lab = Lab("caltech101", load_caltech101(options.data), HERE / "runs", progress=show)
+    accuracy: dict[str, list[float]] = {}
     start = time.perf_counter()
-    train, _ = split_images(load_caltech101(options.data), n_train=15, n_test=15, seed=options.seed)
-    known, asked = split_images(train, n_train=10, n_test=5, seed=options.seed)
-    accuracy = shared_search(known, asked)
-    for name, settings in REFITTED.items():
-        classifier = LocalNBNN(**settings).fit(known.paths, known.labels)
-        result = evaluate(classifier, asked.paths, asked.labels)
-        accuracy[name] = round(100 * result.mean_per_class_accuracy, 2)
-        print(f"{name}: {accuracy[name]}", file=sys.stderr, flush=True)
+    for seed in options.seeds:
+        found = lab.get(part({}, SCORINGS, seed))
+        for name, answers in zip(SCORINGS, found["answers"].T, strict=True):
+            accuracy.setdefault(name, []).append(mean_per_class(answers, found["truth"]))
+        for name, settings in FITS.items():
+            found = lab.get(part(settings, PAPER_K, seed))
+            accuracy.setdefault(name, []).append(mean_per_class(found["answers"][:, 0], found["truth"]))
+            print(f"split {seed}, {name}: {accuracy[name][-1]}", file=sys.stderr, flush=True)
     record = make_record(
         "ablations",
-        f"python benchmarks/ablations.py --seed {options.seed}",
-        settings={"n_indexed": 10, "n_asked": 5, "shared": SHARED, "refitted": REFITTED},
-        seeds=[options.seed],
-        results={"accuracy": accuracy, "n_images": len(asked)},
+        "python benchmarks/ablations.py --seeds " + " ".join(map(str, options.seeds)),
+        settings={"n_train": N_TRAIN, "query_budget": QUERY_BUDGET, "scorings": SCORINGS, "fits": FITS},
+        seeds=options.seeds,
+        results={"accuracy": accuracy, "n_images": len(found["truth"])},
         seconds=time.perf_counter() - start,
     )
     write_record(HERE / "results" / "ablations.json", record)
 
 
-def shared_search(known: LabelledImages, asked: LabelledImages) -> dict[str, float]:
-    """Accuracy of each way of scoring the same neighbours."""
-    classifier = LocalNBNN().fit(known.paths, known.labels)
-    classes = classifier.classes_.tolist()
-    truth = np.array([classes.index(label) for label in asked.labels])
+def part(settings: dict[str, Any], scorings: dict[str, dict[str, Any]], seed: int) -> Part:
+    """The answers of each way of scoring for the training images of a split, each left out in turn."""
+    n_searched = 1 + max(max(knobs["n_neighbors"], knobs.get("background_rank", 0)) for knobs in scorings.values())
 
-    def work(path: str) -> list[int]:
-        vectors = classifier._vectors(classifier.query_features(path))
-        distances, ids = classifier.index_.search(vectors, N_SEARCHED)
-        labels = classifier._image_labels[image_of_id(ids)]
-        answers = []
-        for knobs in SHARED.values():
-            weights = {"class_weights": classifier._class_weights} if knobs.get("class_weights") else {}
-            updates = local_nbnn_updates(distances, labels, **{**knobs, **weights})
-            answers.append(int(np.argmin(updates.totals(len(classes)))))
-        return answers
+    def compute(lab: Lab) -> Arrays:
+        train, _ = lab.split(N_TRAIN, N_TRAIN, seed)
+        classifier = LocalNBNN(**{"query_budget": QUERY_BUDGET, **settings})
+        classifier.fit(train.paths, train.labels, progress=lab.progress)
+        n_classes = len(classifier.classes_)
 
-    answers = np.array(list(map_in_order(work, asked.paths, None)))
-    accuracy = {}
-    for place, name in enumerate(SHARED):
-        accuracy[name] = mean_per_class(answers[:, place], truth)
-        print(f"{name}: {accuracy[name]}", file=sys.stderr, flush=True)
-    return accuracy
+        def answers(vectors: np.ndarray, own: range) -> np.ndarray:
+            distances, ids = classifier.index_.search(vectors, n_searched, leave_out=own)
+            labels = classifier._image_labels[image_of_id(ids)]
+            found = []
+            for knobs in scorings.values():
+                weights = {"class_weights": classifier._class_weights} if knobs.get("class_weights") else {}
+                updates = local_nbnn_updates(distances, labels, **{**knobs, **weights})
+                found.append(np.argmin(updates.totals(n_classes)))
+            return np.array(found)
+
+        found = classifier._leave_each_out(answers, lab.progress)
+        return {"answers": found, "truth": np.array([image.label for image in classifier.images_])}
+
+    wanted = {"seed": seed, "n_train": N_TRAIN, "query_budget": QUERY_BUDGET, "fit": settings, "scorings": scorings}
+    return Part("ablation", wanted, compute)
 
 
 if __name__ == "__main__":
