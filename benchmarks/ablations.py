@@ -1,8 +1,8 @@
 """What each knob of Local NBNN is worth: Caltech 101, training images only.
 
-Each of the 15 training images a class of a split is asked about with its own descriptors left out of the index. The test
-images are not touched, so that what is found here may choose defaults. Writes results/ablations.json; each finished fit
-is kept in runs/ at once, so that a run that was stopped goes on where it was.
+Each of the 15 training images a class of a split is asked about with its own descriptors left out of the index. The
+test images are not touched, so that what is found here may choose defaults. Writes results/ablations.json; each
+finished fit is kept in runs/ at once, so that a run that was stopped goes on where it was.
 
     python benchmarks/ablations.py
 """

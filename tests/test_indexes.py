@@ -427,9 +427,7 @@ def test_bad_flann_settings_are_refused(settings):
 
 def test_auto_chooses_the_form_by_size():
     assert FaissIndex()._form_for(20_000) == "flat"
-    assert FaissIndex()._form_for(20_001) == "ivf-8bit"
-    assert FaissIndex()._form_for(100_000) == "ivf-8bit"
-    assert FaissIndex()._form_for(100_001) == "ivf-4bit"
+    assert FaissIndex()._form_for(20_001) == "ivf-4bit"
     assert FaissIndex(form="ivf-8bit")._form_for(10) == "ivf-8bit"
 
 
@@ -438,6 +436,12 @@ def test_describe_names_the_form():
     assert filled("faiss", vectors).describe().startswith("flat")
     assert filled("faiss ivf-8bit", vectors).describe().startswith("ivf-8bit: 8 lists, 8 visited")
     assert filled("faiss ivf-4bit", vectors).describe().startswith("ivf-4bit: 8 lists, 8 visited")
+
+
+@pytest.mark.parametrize(("n_rows", "expected"), [(100_000, 8), (100_001, 4)])
+def test_small_sets_are_searched_more_widely(n_rows, expected):
+    index = filled("faiss", np.zeros((n_rows, 2), np.uint8), params={"n_lists": 16})
+    assert index.describe().startswith(f"ivf-4bit: 16 lists, {expected} visited")
 
 
 @pytest.mark.parametrize(("n_rows", "expected"), [(1, 1), (20_001, 128), (1_000_000, 512), (9_000_000, 4096)])

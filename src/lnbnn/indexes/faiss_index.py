@@ -22,8 +22,7 @@ __all__ = ["FaissIndex", "default_n_lists"]
 _FORMS = ("auto", "flat", "ivf-8bit", "ivf-4bit")
 _FLAT_UP_TO = 20_000
 _MIN_FOR_CODES = 16  # fewer vectors cannot train 4-bit codes
-_8BIT_UP_TO = 100_000
-_PROBES = {"ivf-8bit": 8, "ivf-4bit": 4}
+_MORE_PROBES_UP_TO = 100_000
 _ROWS_A_BLOCK = 200_000
 _TRAIN_ROWS_A_LIST = 100
 _ROWS_A_LIST = 2048
@@ -38,15 +37,15 @@ class FaissIndex(Index):
     Parameters
     ----------
     form : {"auto", "flat", "ivf-8bit", "ivf-4bit"}, default="auto"
-        ``flat`` compares with every vector (``auto``: up to 20,000 of them). ``ivf-8bit`` compares with every vector of
-        the nearest lists (``auto``: up to 100,000). ``ivf-4bit`` scans 4-bit product codes of the nearest lists and
-        compares the best candidates again with the vectors themselves; fewer than 16 vectors have no codes and are
-        ``flat``.
+        ``flat`` compares with every vector (``auto``: up to 20,000 of them). ``ivf-4bit`` scans 4-bit product codes of
+        the nearest lists and compares the best candidates again with the vectors themselves (``auto``: above); fewer
+        than 16 vectors have no codes and are ``flat``. ``ivf-8bit`` compares with every vector of the nearest lists:
+        slower and larger, nearer to exact.
     n_lists : int, optional
         Number of inverted lists; by default the power of two nearest to one for 2,048 vectors, or to 0.7 times the
         square root of the number of vectors if that is more.
     n_probes : int, optional
-        Lists visited for each query: the accuracy knob. By default 4 (4-bit) or 8 (8-bit).
+        Lists visited for each query: the accuracy knob. By default 4, or 8 up to 100,000 vectors.
     rerank_factor : int, default=4
         4-bit form only: candidates compared again for each neighbour asked for (and never fewer than 16 in all).
     seed : int, default=0
@@ -112,7 +111,7 @@ class FaissIndex(Index):
     def _form_for(self, n_rows: int) -> str:
         if self.form != "auto":
             return "flat" if self.form == "ivf-4bit" and n_rows < _MIN_FOR_CODES else self.form
-        return "flat" if n_rows <= _FLAT_UP_TO else "ivf-8bit" if n_rows <= _8BIT_UP_TO else "ivf-4bit"
+        return "flat" if n_rows <= _FLAT_UP_TO else "ivf-4bit"
 
     def _train(self, n_rows: int) -> faiss.IndexIVF:
         table = self._require_table()
@@ -219,7 +218,8 @@ class FaissIndex(Index):
         return selectors
 
     def _n_probes(self) -> int:
-        return min(self.n_probes or _PROBES[self._form], self._structure.nlist)
+        usual = 8 if self._require_table().n_rows <= _MORE_PROBES_UP_TO else 4
+        return min(self.n_probes or usual, self._structure.nlist)
 
     def _n_branches(self) -> int:
         """Branches of the tree looked into: 4, or as many as are sure to hold the lists to visit."""
