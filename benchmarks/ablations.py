@@ -23,6 +23,7 @@ from lnbnn.classifiers.neighbors import image_of_id
 from lnbnn.datasets.caltech101 import load_caltech101
 from lnbnn.experiments.base import Arrays, Part
 from lnbnn.experiments.lab import Lab
+from lnbnn.experiments.parts import full_params
 from lnbnn.records import make_record, write_record
 from lnbnn.scoring import local_nbnn_updates
 
@@ -46,9 +47,14 @@ PAPER_K = {"k=10": {"n_neighbors": 10}}
 FITS: dict[str, dict[str, Any]] = {
     "bins 4 6 9": {"descriptor_params": {"bin_sizes": [4, 6, 9]}},
     "bins 4 6 9 14": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14]}},
+    "bins 4 6 9 14 21": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14, 21]}},
+    "bins 4 6 9 14 21 31": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14, 21, 31]}},
     "bins 6 9 14 21": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21]}},
-    "bins 6 9 14 21 31": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21, 31]}},
-    "grid every 8 px": {"descriptor_params": {"step_px": 8}},
+    "bins 6 9 14 21 31 46": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21, 31, 46]}},
+    "grid every 6 px": {"descriptor_params": {"step_px": 6}},
+    "grid every 6 px, 1,500 query descriptors": {"descriptor_params": {"step_px": 6}, "query_budget": 1500},
+    "1,500 query descriptors": {"query_budget": 1500},
+    "grid every 12 px": {"descriptor_params": {"step_px": 12}},
     "longest side 240": {"descriptor_params": {"longest_side": 240}},
     "longest side 360": {"descriptor_params": {"longest_side": 360}},
     "contrast 1": {"descriptor_params": {"min_contrast": 1.0}},
@@ -58,7 +64,6 @@ FITS: dict[str, dict[str, Any]] = {
     "RootSIFT, alpha=1.2": {"descriptor": "root-sift", "location_weight": 1.2},
     "RootSIFT, alpha=1.6": {"descriptor": "root-sift", "location_weight": 1.6},
     "8 lists visited": {"index_params": {"n_probes": 8}},
-    "1,500 query descriptors": {"query_budget": 1500},
 }
 """What changes the features or the index, each at the paper's k."""
 
@@ -114,7 +119,8 @@ def part(settings: dict[str, Any], scorings: dict[str, dict[str, Any]], seed: in
         found = classifier._leave_each_out(answers, lab.progress)
         return {"answers": found, "truth": np.array([image.label for image in classifier.images_])}
 
-    wanted = {"seed": seed, "n_train": N_TRAIN, "query_budget": QUERY_BUDGET, "fit": settings, "scorings": scorings}
+    wanted = {"seed": seed, "n_train": N_TRAIN, "query_budget": QUERY_BUDGET, "scorings": scorings}
+    wanted["fit"] = full_params("local-nbnn", settings)
     return Part("ablation", wanted, compute)
 
 

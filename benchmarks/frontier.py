@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from common import HERE, mean_per_class, show
 
-from lnbnn import LocalNBNN
+from lnbnn import DenseSIFT, LocalNBNN
 from lnbnn.datasets.caltech101 import load_caltech101
 from lnbnn.datasets.folder import LabelledImages
 from lnbnn.datasets.splits import split_images
@@ -29,7 +29,7 @@ from lnbnn.presets import preset_params
 from lnbnn.records import make_record, write_record
 
 GRIDS: dict[str, dict[str, Any]] = {
-    "balanced": {"bin_sizes": [4, 6, 9, 14, 21], "step_px": 6},
+    "balanced": DenseSIFT().settings(),
     "fast": preset_params("fast")["descriptor_params"],
 }
 WIDE, NARROW, NARROWEST = (4, 4), (2, 3), (1, 2)  # lists visited, candidates compared again a neighbour

@@ -37,10 +37,10 @@ class DenseSIFT(Descriptor):
 
     Parameters
     ----------
-    bin_sizes : int or sequence of int, default=(4, 6, 9, 14, 21)
+    bin_sizes : int or sequence of int, default=(6, 9, 14, 21, 31)
         Side of one spatial bin, in pixels, at each scale. A descriptor covers 4 x 4 bins. The authors' program
         uses (4, 6, 9).
-    step_px : int, default=6
+    step_px : int, default=8
         Distance of neighbouring grid points, in pixels, at every scale. The authors' program uses 3.
     min_contrast : float, default=2.0
         A descriptor whose gradient mass a pixel is lower comes from a flat region and is discarded.
@@ -72,9 +72,9 @@ class DenseSIFT(Descriptor):
 
     def __init__(
         self,
-        bin_sizes: int | Sequence[int] = (4, 6, 9, 14, 21),
+        bin_sizes: int | Sequence[int] = (6, 9, 14, 21, 31),
         *,
-        step_px: int = 6,
+        step_px: int = 8,
         min_contrast: float = 2.0,
         longest_side: int = 300,
     ) -> None:
@@ -133,7 +133,7 @@ class DenseSIFT(Descriptor):
 def _needed(length: int, step: int, bin_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where on one axis filtered values are needed, and which of these the four bins of each grid point are.
 
-    The values between are never looked at: on a grid of 6 pixels with bins of 6, 9 or 21 they are two thirds or more.
+    The values between are never looked at: on a grid of 8 pixels they are most.
     """
     starts = np.arange(0, length - (_N_BINS - 1) * bin_size, step)
     centres = starts[:, None] + bin_size * np.arange(_N_BINS)

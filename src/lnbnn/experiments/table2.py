@@ -20,7 +20,7 @@ SETTINGS: dict[str, Any] = {
     "seeds": [0, 1, 2, 3, 4],
     "seeds_nbnn": [0, 1, 2],
     "params": {
-        "local-nbnn-kernel": {"query_budget": 1000},
+        "local-nbnn-kernel": {"query_budget": 1500},
         "spm-hard": {},
         "spm-soft": {},
         "nbnn-kernel": {"query_budget": 500, "index_params": _NBNN_INDEX},
