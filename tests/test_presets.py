@@ -47,11 +47,11 @@ def test_a_preset_cannot_be_changed_through_what_it_gives():
 
 
 def test_nor_through_a_list_inside_it():
-    given = preset_params("fast")
+    given = preset_params("paper")
     before = list(given["descriptor_params"]["bin_sizes"])
     given["descriptor_params"]["bin_sizes"].append(99)
     try:
-        assert preset_params("fast")["descriptor_params"]["bin_sizes"] == before
+        assert preset_params("paper")["descriptor_params"]["bin_sizes"] == before
     finally:
         given["descriptor_params"]["bin_sizes"].remove(99)
 
