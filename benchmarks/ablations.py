@@ -48,7 +48,7 @@ FITS: dict[str, dict[str, Any]] = {
     "bins 4 6 9": {"descriptor_params": {"bin_sizes": [4, 6, 9]}},
     "bins 4 6 9 14": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14]}},
     "bins 4 6 9 14 21": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14, 21]}},
-    "bins 4 6 9 14 21 31": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14, 21, 31]}},
+    "bins 6 9 14 21 31": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21, 31]}},
     "bins 6 9 14 21": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21]}},
     "bins 6 9 14 21 31 46": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21, 31, 46]}},
     "grid every 6 px": {"descriptor_params": {"step_px": 6}},

@@ -1,4 +1,4 @@
-"""The settings of the spatial pyramids, by cross-validation on training images of Caltech 101; and the kernel's time.
+"""The settings of the spatial pyramids and their grid, by cross-validation on training images of Caltech 101.
 
 The 15 training images a class of split 0 are cut into five parts; machines are trained on four and judged on the fifth.
 No test image is read. Writes results/spatial-pyramid.json.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
@@ -21,7 +22,8 @@ from lnbnn.datasets.caltech101 import load_caltech101
 from lnbnn.datasets.splits import split_images
 from lnbnn.descriptors import make_descriptor
 from lnbnn.extraction import iter_features, map_in_order
-from lnbnn.pyramid.codebook import make_codebook
+from lnbnn.features import ImageFeatures
+from lnbnn.pyramid.codebook import Codebook, make_codebook
 from lnbnn.pyramid.coding import Codes, soft_weights
 from lnbnn.pyramid.kernels import intersection_kernel
 from lnbnn.pyramid.pooling import level_weights, normalize, pool
@@ -41,6 +43,13 @@ CHOICES = [
     (10, 20.0, "max", True, "l2"),
     (10, 20.0, "average", True, "none"),
 ]
+USUAL = [CHOICES[0], CHOICES[3]]
+GRIDS: dict[str, tuple[dict[str, Any], list[Any]]] = {  # settings of dense SIFT, and what is tried with them
+    "defaults": ({}, CHOICES),
+    "every 6 px": ({"step_px": 6}, USUAL),
+    "bins 4 6 9 14 21": ({"bin_sizes": [4, 6, 9, 14, 21]}, USUAL),
+    "bins 6 9 14 21 31": ({"bin_sizes": [6, 9, 14, 21, 31]}, USUAL),
+}
 
 
 def main() -> None:
@@ -52,44 +61,42 @@ def main() -> None:
     train, _ = split_images(load_caltech101(options.data), n_train=15, n_test=15, seed=0)
     labels = np.unique(train.labels, return_inverse=True)[1]
     defaults = SoftSpatialPyramid()
-    features = list(iter_features(train.paths, make_descriptor("dense-sift", None)))
-    codebook = make_codebook(features, defaults.n_words, n_samples=defaults.n_samples, seed=0)
-    nearest = list(map_in_order(lambda image: codebook.assign(image.descriptors, 10), features, None))
-    places = [image.xy for image in features]
-    results = []
-    for n_nearest, beta, pooling, weighted, norm in CHOICES:
-        weights = level_weights(3) if weighted else None
-
-        def pyramid(number: int) -> np.ndarray:
-            squared, words = (array[:, :n_nearest] for array in nearest[number])  # noqa: B023
-            codes = Codes(words, soft_weights(squared, beta), len(codebook))  # noqa: B023
-            pooled = pool(codes, places[number], pooling=pooling, n_levels=3, weights=weights)  # noqa: B023
-            return normalize(pooled, norm)  # noqa: B023
-
-        pyramids = np.stack(list(map_in_order(pyramid, range(len(places)), None)))
-        before = time.perf_counter()
-        kernel = intersection_kernel(pyramids, n_jobs=None)
-        kernel_s = time.perf_counter() - before
-        found = {
-            "n_nearest_words": n_nearest,
-            "beta": beta if n_nearest > 1 else None,
-            "pooling": pooling,
-            "level_weights": weighted,
-            "norm": norm,
-            "accuracy_by_C": {str(C): round(100 * cross_validate(kernel, labels, C), 2) for C in CS},
-            "kernel_s": round(kernel_s, 2),
-        }
-        print(found, flush=True)
-        results.append(found)
+    results = {}
+    for name, (settings, choices) in GRIDS.items():
+        features = list(iter_features(train.paths, make_descriptor("dense-sift", settings)))
+        codebook = make_codebook(features, defaults.n_words, n_samples=defaults.n_samples, seed=0)
+        results[name] = [try_one(features, codebook, labels, choice) for choice in choices]
+        print(name, results[name], flush=True)
     record = make_record(
         TARGET.stem,
         "python benchmarks/spatial_pyramid.py",
-        settings={"n_train": 15, "n_folds": 5, "n_words": len(codebook), "n_samples": defaults.n_samples},
+        settings={"n_train": 15, "n_folds": 5, "n_words": defaults.n_words, "n_samples": defaults.n_samples},
         seeds=[0],
-        results={"choices": results, "kernel_shape": list(pyramids.shape)},
+        results=results,
         seconds=time.perf_counter() - start,
     )
     write_record(TARGET, record)
+
+
+def try_one(features: list[ImageFeatures], codebook: Codebook, labels: np.ndarray, choice: Any) -> dict[str, Any]:
+    """Cross-validated accuracy of one choice at every C."""
+    n_nearest, beta, pooling, weighted, norm = choice
+
+    def pyramid(image: ImageFeatures) -> np.ndarray:
+        squared, words = codebook.assign(image.descriptors, n_nearest)
+        codes = Codes(words, soft_weights(squared, beta), len(codebook))
+        weights = level_weights(3) if weighted else None
+        return normalize(pool(codes, image.xy, pooling=pooling, n_levels=3, weights=weights), norm)
+
+    kernel = intersection_kernel(np.stack(list(map_in_order(pyramid, features, None))), n_jobs=None)
+    return {
+        "n_nearest_words": n_nearest,
+        "beta": beta if n_nearest > 1 else None,
+        "pooling": pooling,
+        "level_weights": weighted,
+        "norm": norm,
+        "accuracy_by_C": {str(C): round(100 * cross_validate(kernel, labels, C), 2) for C in CS},
+    }
 
 
 def cross_validate(kernel: np.ndarray, labels: np.ndarray, C: float) -> float:

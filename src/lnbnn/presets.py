@@ -10,7 +10,7 @@ from lnbnn.errors import UnknownNameError
 __all__ = ["PRESETS", "preset_params"]
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # What the constructors say: five scales every 8 pixels, up to 1,500 query descriptors, fewer once the lead is sure.
+    # What the constructors say: six scales every 8 pixels, up to 1,500 query descriptors, fewer once the lead is sure.
     "balanced": {},
     # The features of the authors' program, and every query descriptor.
     "paper": {
@@ -20,7 +20,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # A coarser grid, a narrower search and fewer questions.
     "fast": {
-        "descriptor_params": {"step_px": 12},
+        "descriptor_params": {"bin_sizes": [6, 9, 14, 21, 31], "step_px": 12},
         "index_params": {"n_probes": 2, "rerank_factor": 3},
         "query_budget": 1000,
         "stop_confidence": 0.9,

@@ -25,7 +25,7 @@ __all__ = ["GRIDS", "LAYERS", "LOCATION_WEIGHTS", "NETWORK_SEARCHES", "SEARCHES"
 _HELD_OUT_SHARE = 1 / 3
 
 GRIDS: tuple[dict[str, Any], ...] = (
-    {"bin_sizes": [6, 9, 14, 21, 31], "step_px": 8},
+    {"bin_sizes": [4, 6, 9, 14, 21, 31], "step_px": 8},
     {"bin_sizes": [6, 9, 14, 21, 31], "step_px": 12},
 )
 """Descriptors to try, the dearest first."""

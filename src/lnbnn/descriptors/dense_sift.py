@@ -37,7 +37,7 @@ class DenseSIFT(Descriptor):
 
     Parameters
     ----------
-    bin_sizes : int or sequence of int, default=(6, 9, 14, 21, 31)
+    bin_sizes : int or sequence of int, default=(4, 6, 9, 14, 21, 31)
         Side of one spatial bin, in pixels, at each scale. A descriptor covers 4 x 4 bins. The authors' program
         uses (4, 6, 9).
     step_px : int, default=8
@@ -72,7 +72,7 @@ class DenseSIFT(Descriptor):
 
     def __init__(
         self,
-        bin_sizes: int | Sequence[int] = (6, 9, 14, 21, 31),
+        bin_sizes: int | Sequence[int] = (4, 6, 9, 14, 21, 31),
         *,
         step_px: int = 8,
         min_contrast: float = 2.0,
