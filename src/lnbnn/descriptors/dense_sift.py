@@ -61,7 +61,7 @@ class DenseSIFT(Descriptor):
     --------
     >>> import numpy as np
     >>> image = np.zeros((40, 40), np.uint8); image[:, 20:] = 255
-    >>> features = DenseSIFT(bin_sizes=(4,), longest_side=40).extract(image)
+    >>> features = DenseSIFT(bin_sizes=(4,), step_px=6, longest_side=40).extract(image)
     >>> features.descriptors.shape, features.descriptors.dtype
     ((15, 128), dtype('uint8'))
     """
