@@ -1,4 +1,4 @@
-"""Response vectors by hand, cells that sum to the whole, and the SVMs on top."""
+"""Response vectors by hand, cells that sum to the whole, and the kernels on top."""
 
 import json
 
@@ -8,9 +8,9 @@ from forged import forge_manifest
 from synthetic import grating_set
 
 from lnbnn import load
-from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel, NBNNKernel, choose_c_and_blend, one_vs_all_svms
+from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel, NBNNKernel
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.responses import RESPONSES, cell_totals, response_vectors
+from lnbnn.responses import RESPONSES, cell_totals, own_and_response, response_vectors
 from lnbnn.scoring import Updates
 
 SIFT_PARAMS = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}
@@ -56,8 +56,17 @@ def test_cells_by_hand_sum_to_the_totals():
     assert cells.sum(axis=0).tolist() == updates.totals(2).tolist()
 
 
+def test_own_score_and_response_by_hand():
+    # Whole image -1 and 1: mean 0, spread 1, and the lower total is the better class. The cell's totals divided by 2.
+    own, response = own_and_response(np.array([[-1.0, 1.0], [-1.0, 0.0]]), 2, "mean")
+    assert own.tolist() == [1.0, -1.0]
+    assert response.tolist() == [-0.5, 0.5, -0.5, 0.0]
+
+
 @pytest.mark.parametrize("kind", [NBNNKernel, LocalNBNNKernel])
-@pytest.mark.parametrize("changes", [{}, {"levels": 2, "response": "mean"}, {"response": "rank", "C": 0.1}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"levels": 2, "response": "mean"}, {"response": "rank", "C": 0.1, "machine": "svm"}]
+)
 def test_kernels_answer_and_survive_saving(kind, changes, tmp_path):
     images, labels = grating_set(n_classes=3, n_images=4)
     queries, expected = grating_set(n_classes=3, n_images=3, seed=5)
@@ -76,12 +85,12 @@ def test_training_responses_leave_the_image_out():
     assert not np.array_equal(classifier.reference_totals(), classifier.totals(images))
 
 
-def test_svm_arrays_that_do_not_fit_are_refused(tmp_path):
+def test_machines_that_do_not_fit_are_refused(tmp_path):
     images, labels = grating_set(n_classes=2, n_images=3)
     LocalNBNNKernel(C=1.0, **SETTINGS).fit(images, labels).save(tmp_path / "model")
     manifest = json.loads((tmp_path / "model" / "manifest.json").read_text(encoding="utf-8"))
     forge_manifest(tmp_path / "model", params=manifest["params"] | {"levels": 2})
-    with pytest.raises(ModelFormatError, match="SVM's arrays do not fit"):
+    with pytest.raises(ModelFormatError, match="machines' arrays do not fit"):
         load(tmp_path / "model")
 
 
@@ -89,6 +98,7 @@ def test_svm_arrays_that_do_not_fit_are_refused(tmp_path):
     ("changes", "message"),
     [
         ({"response": "best"}, "response must be one of"),
+        ({"machine": "forest"}, "machine must be one of logistic, svm; got 'forest'"),
         ({"levels": 0}, "levels must be a whole number from 1 to 4"),
         ({"levels": 2, "location_weight": 0.0}, "levels above 1 need a location_weight above 0"),
         ({"C": 0.0}, "C must be above 0"),
@@ -98,46 +108,3 @@ def test_svm_arrays_that_do_not_fit_are_refused(tmp_path):
 def test_bad_settings(changes, message):
     with pytest.raises(InvalidInputError, match=message):
         LocalNBNNKernel(**{**SETTINGS, **changes}).fit(*grating_set())
-
-
-def test_c_is_chosen_where_it_matters():
-    rng = np.random.default_rng(0)
-    labels = np.repeat([0, 1], 30)
-    vectors = np.column_stack([labels * 2.0 - 1.0 + rng.normal(0, 0.3, 60), rng.normal(0, 1.0, 60)])
-    c, _ = choose_c_and_blend(vectors, np.zeros((60, 2)), labels, seed=0)
-    coef, intercept = one_vs_all_svms(vectors, labels, 2, c)
-    assert coef.shape == (2, 2)
-    assert np.mean(np.argmax(vectors @ coef.T + intercept, axis=1) == labels) > 0.95
-    assert np.array_equal(coef[0], -coef[1])
-
-
-def test_own_scores_weigh_most_where_the_machines_see_only_noise():
-    rng = np.random.default_rng(0)
-    labels = np.repeat([0, 1, 2], 20)
-    noise, own = rng.normal(0, 1.0, (60, 5)), np.eye(3)[labels]
-    c, weight = choose_c_and_blend(noise, own, labels, seed=0)
-    assert weight > 0
-    coef, intercept = one_vs_all_svms(noise, labels, 3, c)
-    assert np.array_equal(np.argmax(noise @ coef.T + intercept + weight * own, axis=1), labels)
-    assert choose_c_and_blend(noise, own, labels, seed=0, c=0.5, blend=0.0) == (0.5, 0.0)
-
-
-def test_own_scores_weigh_nothing_where_they_mislead():
-    labels = np.repeat([0, 1, 2], 20)
-    _, weight = choose_c_and_blend(np.eye(3)[labels], -np.eye(3)[labels], labels, seed=0)
-    assert weight == 0.0
-
-
-def test_totals_and_scores_come_from_one_search():
-    images, labels = grating_set(n_classes=2, n_images=3)
-    classifier = LocalNBNNKernel(**SETTINGS).fit(images, labels)
-    totals, scores = classifier.totals_and_scores(images)
-    assert np.array_equal(totals, classifier.totals(images))
-    assert np.array_equal(scores, classifier.decision_function(images))
-    assert [part.shape for part in classifier.totals_and_scores([])] == [(0, 2), (0, 2)]
-
-
-def test_one_class_has_zero_scores():
-    coef, intercept = one_vs_all_svms(np.ones((3, 2)), np.zeros(3, np.int64), 1, 1.0)
-    assert not coef.any()
-    assert not intercept.any()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lnbnn.errors import InvalidInputError
 from lnbnn.scoring import Updates
 
-__all__ = ["RESPONSES", "cell_totals", "response_vectors"]
+__all__ = ["RESPONSES", "cell_totals", "own_and_response", "response_vectors"]
 
 
 def response_vectors(
@@ -59,6 +59,28 @@ def cell_totals(updates: Updates, xy: NDArray[np.floating], n_classes: int, n_si
             for place in range(n_side * n_side)
         ]
     )
+
+
+def own_and_response(
+    totals: NDArray[np.floating], n_descriptors: int, kind: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What the totals of an image say by themselves (standardised, higher is better), and its response vector.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (n_cells, n_classes)
+        Of the whole image first, then of its cells.
+    n_descriptors : int
+    kind : str
+        A name in :data:`RESPONSES`.
+
+    Returns
+    -------
+    own, response : ndarrays of shape (n_classes,) and (n_cells * n_classes,)
+    """
+    counts = np.full(len(totals), n_descriptors)
+    own = 0.0 - response_vectors(totals[:1], counts[:1], "standard")[0]
+    return own, response_vectors(totals, counts, kind).ravel()
 
 
 def _raw(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:

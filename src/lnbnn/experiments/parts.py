@@ -2,43 +2,95 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.classifiers.machines import train_machines
+from lnbnn.classifiers.nbnn_kernel import totals_by_cell
+from lnbnn.classifiers.neighbors import NeighborClassifier
 from lnbnn.datasets.folder import LabelledImages
 from lnbnn.evaluation import mean_per_class
 from lnbnn.experiments.base import Arrays, Part
 from lnbnn.experiments.lab import Lab
+from lnbnn.extraction import features_of, map_in_order
 from lnbnn.indexes import make_index
 from lnbnn.registry import resolve
+from lnbnn.responses import own_and_response
 from lnbnn.settings import plain
 
-__all__ = ["accuracy", "full_params", "kernel_part", "per_class", "scores_part", "truth_of"]
+__all__ = ["accuracy", "full_params", "kernel_part", "per_class", "responses_part", "scores_part", "truth_of"]
 
 
-def kernel_part(method: str, split: dict[str, int], params: dict[str, Any]) -> Part:
-    """A kernel on the responses of a method of the NBNN family, and that method itself, from the same searches.
+def responses_part(method: str, split: dict[str, int], params: dict[str, Any]) -> Part:
+    """The totals of a method of the NBNN family, over the whole image and its quarters: one search an image.
 
-    Its arrays: ``truth``, the test images' ``totals`` and the SVMs' ``scores``, ``C``, ``own_weight``.
+    Its arrays: ``totals`` of the test images and ``reference_totals`` of the training images, each left out of the
+    index, shape (n_images, 5, n_classes); ``n_descriptors`` and ``n_reference_descriptors`` that were asked for;
+    ``truth`` and ``labels``.
     """
 
     def compute(lab: Lab) -> Arrays:
         train, test = lab.split(split["n_train"], split["n_test"], split["seed"])
-        classifier = _fit(lab, method, params, train)
-        totals, scores = classifier.totals_and_scores(test.paths, store=lab.store, progress=lab.progress)  # type: ignore[attr-defined]
+        classifier = cast(NeighborClassifier, _fit(lab, method, params, train))
+
+        def work(vectors: NDArray[np.generic], own: range | None) -> NDArray[np.float64]:
+            return np.append(totals_by_cell(classifier, vectors, own, levels=2), len(vectors))
+
+        def ask(path: str) -> NDArray[np.float64]:
+            features = features_of(path, classifier.descriptor_, lab.store)
+            return work(classifier._vectors(classifier.query_features(features)), None)
+
+        known = classifier._leave_each_out(work, lab.progress)
+        asked = []
+        for row in map_in_order(ask, test.paths, lab.n_jobs):
+            asked.append(row)
+            lab.progress("classifying", len(asked), len(test))
+        shape = (-1, 5, len(classifier.classes_))
+        found = np.stack(asked)
         return {
             "truth": truth_of(classifier, test),
-            "totals": totals.astype(np.float32),
-            "scores": scores.astype(np.float32),
-            "C": np.array(classifier.C_),  # type: ignore[attr-defined]
-            "own_weight": np.array(classifier.own_weight_),  # type: ignore[attr-defined]
+            "totals": found[:, :-1].reshape(shape).astype(np.float32),
+            "n_descriptors": found[:, -1].astype(np.int64),
+            "labels": truth_of(classifier, train),
+            "reference_totals": known[:, :-1].reshape(shape).astype(np.float32),
+            "n_reference_descriptors": known[:, -1].astype(np.int64),
         }
 
-    return Part(method, {**split, "params": full_params(method, params)}, compute)
+    return Part(f"{method}-responses", {**split, "params": full_params(method, params)}, compute)
+
+
+def kernel_part(kernel: str, machine: str, responses: Part) -> Part:
+    """A kernel on kept responses, and the method below it. Its arrays: ``truth``, ``totals``, ``scores``, ``chosen``.
+
+    ``chosen`` holds C and the weight of the method's own scores.
+    """
+
+    def compute(lab: Lab) -> Arrays:
+        kept = lab.get(responses)
+        classifier: Any = resolve(CLASSIFIERS, kernel, "method")(machine=machine)
+        n_cells = sum(4**level for level in range(classifier.levels))
+
+        def rows(totals: str, counts: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            pairs = [
+                own_and_response(of_image[:n_cells], int(n), classifier.response)
+                for of_image, n in zip(kept[totals], kept[counts], strict=True)
+            ]
+            return np.stack([own for own, _ in pairs]), np.stack([response for _, response in pairs])
+
+        own, responses_known = rows("reference_totals", "n_reference_descriptors")
+        trained = train_machines(own, responses_known, kept["labels"], machine=machine, seed=classifier.random_state)
+        return {
+            "truth": kept["truth"],
+            "totals": kept["totals"][:, 0],
+            "scores": trained.scores(*rows("totals", "n_descriptors")).astype(np.float32),
+            "chosen": np.array([trained.C, trained.own_weight]),
+        }
+
+    return Part(kernel, {**responses.settings, "machine": machine}, compute)
 
 
 def scores_part(method: str, split: dict[str, int], params: dict[str, Any]) -> Part:

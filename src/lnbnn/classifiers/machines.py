@@ -1,0 +1,150 @@
+"""Linear machines on response vectors: trained on all classes, their settings chosen by cross-validation."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.svm import LinearSVC
+from threadpoolctl import threadpool_limits
+
+__all__ = ["MACHINES", "Machines", "choose_c_and_blend", "linear_machines", "train_machines"]
+
+Linear: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Coefficients (n_classes, d) and intercepts."""
+
+_BLEND_GRID = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6)
+_FOLDS = 3
+
+
+def _logistic(vectors: NDArray[np.float64], labels: NDArray[np.int64], c: float) -> Linear:
+    model = LogisticRegression(C=c, max_iter=300).fit(vectors, labels)
+    return model.coef_, model.intercept_
+
+
+def _svm(vectors: NDArray[np.float64], labels: NDArray[np.int64], c: float) -> Linear:
+    model = LinearSVC(C=c, dual=True, tol=1e-3, max_iter=2000, random_state=0).fit(vectors, labels)
+    return model.coef_, model.intercept_
+
+
+MACHINES: dict[str, tuple[Callable[..., Linear], tuple[float, ...]]] = {
+    "logistic": (_logistic, (0.001, 0.003, 0.01, 0.03, 0.1)),
+    "svm": (_svm, (0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03)),
+}
+"""How the machines of all classes are trained, by name, and the values of C to choose from: ``logistic``, one
+multinomial logistic regression; ``svm``, a linear SVM a class against all others, as published."""
+
+
+@dataclass(frozen=True, eq=False)
+class Machines:
+    """Trained machines: the score of a class is its machine's, plus a share of what the input says by itself.
+
+    Parameters
+    ----------
+    mean, scale : ndarrays of shape (d,)
+        Of the training images' responses, which are standardised by them.
+    coef : ndarray of shape (n_classes, d)
+    intercept : ndarray of shape (n_classes,)
+    C, own_weight : float
+    """
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    C: float
+    own_weight: float
+
+    def scores(self, own: NDArray[np.float64], responses: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores of images, or of one, from the input's own scores and the responses."""
+        return (responses - self.mean) / self.scale @ self.coef.T + self.intercept + self.own_weight * own
+
+
+def train_machines(
+    own: NDArray[np.float64],
+    responses: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    *,
+    machine: str,
+    seed: int,
+    c: float | None = None,
+    blend: float | None = None,
+) -> Machines:
+    """Machines on the responses of labelled images; the order of the images does not matter.
+
+    Parameters
+    ----------
+    own : ndarray of shape (n_images, n_classes)
+        The input's own scores, higher is better.
+    responses : ndarray of shape (n_images, d)
+    labels : ndarray of shape (n_images,)
+    machine : str
+        A name in :data:`MACHINES`.
+    c, blend : float, optional
+        Given, they are not chosen.
+    """
+    order = np.lexsort((*responses.T, *own.T, labels))
+    own, responses, labels = own[order], responses[order], labels[order]
+    spread = responses.std(axis=0)
+    mean, scale = responses.mean(axis=0), np.where(spread > 0, spread, 1.0)
+    standard = (responses - mean) / scale
+    best_c, own_weight = choose_c_and_blend(standard, own, labels, machine=machine, seed=seed, c=c, blend=blend)
+    coef, intercept = linear_machines(standard, labels, own.shape[1], best_c, machine=machine)
+    return Machines(mean, scale, coef, intercept, best_c, own_weight)
+
+
+def choose_c_and_blend(
+    vectors: NDArray[np.float64],
+    own: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    *,
+    machine: str,
+    seed: int,
+    c: float | None = None,
+    blend: float | None = None,
+) -> tuple[float, float]:
+    """C of the machines, and the weight of the input's own scores beside theirs, by cross-validation.
+
+    Of equally good pairs the first is taken: the smaller C, then the smaller weight. The blend is in units of the
+    spread of the machines' held-out scores; the weight returned is the blend times that spread.
+    """
+    c_grid = MACHINES[machine][1] if c is None else (c,)
+    blend_grid = _BLEND_GRID if blend is None else (blend,)
+    n_classes = own.shape[1]
+    n_folds = min(_FOLDS, int(np.bincount(labels).min()))
+    if n_folds < 2 or n_classes < 2:
+        return (0.01 if c is None else c), 0.0
+    folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(vectors, labels))
+    found = []
+    for some_c in c_grid:
+        scores = np.zeros_like(own)
+        for train, test in folds:
+            coef, intercept = linear_machines(vectors[train], labels[train], n_classes, some_c, machine=machine)
+            scores[test] = vectors[test] @ coef.T + intercept
+        spread = float(scores.std())
+        for some_blend in blend_grid:
+            answers = np.argmax(scores + some_blend * spread * own, axis=1)
+            found.append((int(np.sum(answers == labels)), some_c, some_blend * spread))
+    _, best_c, weight = max(found, key=lambda entry: entry[0])
+    return best_c, weight
+
+
+def linear_machines(
+    vectors: NDArray[np.float64], labels: NDArray[np.int64], n_classes: int, c: float, *, machine: str
+) -> Linear:
+    """Coefficients (n_classes, d) and intercepts; zeros for a single class."""
+    if n_classes == 1:
+        return np.zeros((1, vectors.shape[1])), np.zeros(1)
+    with warnings.catch_warnings(), threadpool_limits(1):  # the same sums for any number of threads
+        warnings.simplefilter("ignore", ConvergenceWarning)  # what is reached in the rounds allowed is used
+        coef, intercept = MACHINES[machine][0](vectors, labels, c)
+    if n_classes == 2:
+        return np.vstack([-coef, coef]), np.append(-intercept, intercept)
+    return np.ascontiguousarray(coef), intercept  # as it comes back from a file: other orders round otherwise

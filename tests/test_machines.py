@@ -1,0 +1,60 @@
+"""Linear machines on response vectors: what is chosen for them, and what they say."""
+
+import numpy as np
+import pytest
+
+from lnbnn.classifiers.machines import MACHINES, Machines, choose_c_and_blend, linear_machines, train_machines
+
+pytestmark = pytest.mark.parametrize("machine", sorted(MACHINES))
+
+
+def test_scores_by_hand(machine):
+    # (4 - 2) / 2 = 1 times 3 and -3, plus 1 and 0, plus 0.5 times 2 and 4.
+    machines = Machines(np.array([2.0]), np.array([2.0]), np.array([[3.0], [-3.0]]), np.array([1.0, 0.0]), 1.0, 0.5)
+    assert machines.scores(np.array([2.0, 4.0]), np.array([4.0])).tolist() == [5.0, -1.0]
+    assert machines.scores(np.array([[2.0, 4.0]]), np.array([[4.0]])).tolist() == [[5.0, -1.0]]
+
+
+def test_two_classes_have_opposite_machines(machine):
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 30)
+    vectors = np.column_stack([labels * 2.0 - 1.0 + rng.normal(0, 0.3, 60), rng.normal(0, 1.0, 60)])
+    c, _ = choose_c_and_blend(vectors, np.zeros((60, 2)), labels, machine=machine, seed=0)
+    assert c in MACHINES[machine][1]
+    coef, intercept = linear_machines(vectors, labels, 2, c, machine=machine)
+    assert coef.shape == (2, 2)
+    assert np.mean(np.argmax(vectors @ coef.T + intercept, axis=1) == labels) > 0.95
+    assert np.array_equal(coef[0], -coef[1])
+
+
+def test_own_scores_weigh_most_where_the_machines_see_only_noise(machine):
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], 20)
+    noise, own = rng.normal(0, 1.0, (60, 5)), np.eye(3)[labels]
+    c, weight = choose_c_and_blend(noise, own, labels, machine=machine, seed=0)
+    assert weight > 0
+    coef, intercept = linear_machines(noise, labels, 3, c, machine=machine)
+    assert np.array_equal(np.argmax(noise @ coef.T + intercept + weight * own, axis=1), labels)
+    assert choose_c_and_blend(noise, own, labels, machine=machine, seed=0, c=0.5, blend=0.0) == (0.5, 0.0)
+
+
+def test_own_scores_weigh_nothing_where_they_mislead(machine):
+    labels = np.repeat([0, 1, 2], 20)
+    _, weight = choose_c_and_blend(np.eye(3)[labels], -np.eye(3)[labels], labels, machine=machine, seed=0)
+    assert weight == 0.0
+
+
+def test_order_of_the_images_does_not_matter(machine):
+    rng = np.random.default_rng(0)
+    labels = np.tile([0, 1, 2], 6)
+    responses, own = np.eye(3)[labels] + rng.normal(0, 0.3, (18, 3)), np.eye(3)[labels]
+    one = train_machines(own, responses, labels, machine=machine, seed=0)
+    order = rng.permutation(18)
+    other = train_machines(own[order], responses[order], labels[order], machine=machine, seed=0)
+    assert np.array_equal(one.scores(own, responses), other.scores(own, responses))
+
+
+def test_one_class_has_zero_scores(machine):
+    coef, intercept = linear_machines(np.ones((3, 2)), np.zeros(3, np.int64), 1, 1.0, machine=machine)
+    assert not coef.any()
+    assert not intercept.any()
