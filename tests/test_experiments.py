@@ -8,13 +8,14 @@ from PIL import Image
 from synthetic import grating_set
 from typer.testing import CliRunner
 
+from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel
 from lnbnn.cli import app
 from lnbnn.datasets.folder import scan_folder
 from lnbnn.experiments import EXPERIMENTS, Experiment, Lab, Part, get_experiment
 from lnbnn.experiments.base import markdown_table, mean_sd
 from lnbnn.experiments.figure_k import summarize as summarize_k
 from lnbnn.experiments.figure_scaling import growth
-from lnbnn.experiments.parts import accuracy, full_params, kernel_part, per_class
+from lnbnn.experiments.parts import accuracy, full_params, kernel_part, per_class, responses_part
 from lnbnn.experiments.table1 import summarize as summarize_table1
 from lnbnn.experiments.table1 import tabulate as tabulate_table1
 from lnbnn.experiments.table2 import SETTINGS as TABLE2
@@ -126,19 +127,22 @@ def test_table2_by_hand():
     right, wrong = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])
     truth, seconds = np.array([1, 0]), np.array(2.0)
     split = {"n_train": 15, "n_test": 15}
-    outcomes = [
-        (
-            Part("local-nbnn-kernel", split | {"seed": seed}, None),
-            {"truth": truth, "totals": -right if seed else wrong, "scores": right, "seconds": seconds},
-        )
-        for seed in (0, 1)
-    ]
+    outcomes = []
+    for seed in (0, 1):
+        cells = np.stack([-right if seed else wrong, right], axis=1)  # of the whole image, then of a cell
+        arrays = {"truth": truth, "totals": cells, "seconds": seconds}
+        outcomes.append((Part("local-nbnn-responses", split | {"seed": seed}, None), arrays))
+        for machine, scores in (("logistic", right), ("svm", wrong)):
+            settings = split | {"seed": seed, "machine": machine}
+            arrays = {"truth": truth, "scores": scores, "seconds": seconds}
+            outcomes.append((Part("local-nbnn-kernel", settings, None), arrays))
     outcomes.append(
         (Part("spm-hard", split | {"seed": 0}, None), {"truth": truth, "scores": wrong, "seconds": seconds})
     )
     results = summarize_table2({}, outcomes)
     rows = results["columns"]["15"]
     assert rows["local-nbnn-kernel"]["accuracy"] == [100.0, 100.0]
+    assert rows["local-nbnn-kernel, svm"]["accuracy"] == [0.0, 0.0]
     assert rows["local-nbnn"]["accuracy"] == [100.0, 100.0]
     assert (rows["spm-hard"]["mean"], rows["spm-hard"]["sd"]) == (0.0, None)
     assert rows["local-nbnn"]["per_class"] == [1.0, 1.0]
@@ -194,10 +198,15 @@ def test_growth_by_hand(times, exponent, exact):
     assert found["exponent"] < 0.5 if exponent is None else found["exponent"] == exponent
 
 
-def test_kernel_part_gives_the_input_and_the_kernel(lab):
+@pytest.mark.parametrize("machine", ["logistic", "svm"])
+def test_kernel_part_scores_as_the_kernel_itself(lab, machine):
     params = {"index": "exact", "descriptor_params": {"bin_sizes": [4], "step_px": 7, "longest_side": 48}}
-    arrays = lab.get(kernel_part("local-nbnn-kernel", {"n_train": 4, "n_test": 2, "seed": 0}, params))
-    assert arrays["totals"].shape == arrays["scores"].shape == (6, 3)
+    split = {"n_train": 4, "n_test": 2, "seed": 0}
+    arrays = lab.get(kernel_part("local-nbnn-kernel", machine, responses_part("local-nbnn", split, params)))
+    train, test = lab.split(4, 2, 0)
+    kernel = LocalNBNNKernel(machine=machine, **params).fit(train.paths, train.labels)
+    assert arrays["totals"] == pytest.approx(kernel.totals(test.paths), rel=1e-5)
+    assert arrays["scores"] == pytest.approx(kernel.decision_function(test.paths), rel=1e-3, abs=1e-3)
     assert accuracy(-arrays["totals"], arrays["truth"]) == 100.0
 
 
