@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel
 from lnbnn.cli import app
 from lnbnn.datasets.folder import scan_folder
+from lnbnn.errors import InvalidInputError
 from lnbnn.experiments import EXPERIMENTS, Experiment, Lab, Part, get_experiment
 from lnbnn.experiments.base import markdown_table, mean_sd
 from lnbnn.experiments.figure_k import summarize as summarize_k
@@ -219,6 +220,32 @@ def test_every_experiment_is_whole(name):
         json.dumps(settings)
         parts = experiment.plan(settings)
         assert len({json.dumps([part.kind, part.settings], sort_keys=True) for part in parts}) == len(parts)
+
+
+def test_finished_parts_make_a_record_of_their_own(lab):
+    done = []
+
+    def part(seed):
+        return Part(
+            "count", {"n_train": 4, "n_test": 2, "seed": seed}, lambda lab: done.append(seed) or {"x": np.array(seed)}
+        )
+
+    experiment = Experiment(
+        name="count",
+        title="",
+        settings={},
+        quick={},
+        paper={},
+        plan=lambda settings: [part(seed) for seed in (0, 1, 2)],
+        summarize=lambda settings, outcomes: {"x": [int(arrays["x"]) for _, arrays in outcomes]},
+        tabulate=str,
+    )
+    with pytest.raises(InvalidInputError, match="no part of count is finished"):
+        lab.run(experiment, {}, command="", finished=True)
+    for seed in (2, 0):
+        lab.get(part(seed))
+    record = lab.run(experiment, {}, command="", finished=True)
+    assert (record.results["x"], record.seeds, done) == ([0, 2], [0, 2], [2, 0])
 
 
 def test_command_writes_record_and_picture(tmp_path, monkeypatch):

@@ -41,6 +41,10 @@ def reproduce(
         int | None, typer.Option(min=1, help="Of table2, only the column of this many images.", show_default=False)
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A few classes and images: does it run?")] = False,
+    finished: Annotated[
+        bool,
+        typer.Option("--finished", help="Do no work: record the parts that are done, of a run that still goes on."),
+    ] = False,
     background: Annotated[
         bool, typer.Option("--background", help="Start it, print where its log is, and return.")
     ] = False,
@@ -59,8 +63,9 @@ def reproduce(
     images = _quick_images(dataset, data, runs) if quick else _all_images(dataset, data)
     for experiment in experiments:
         settings = _settings(experiment, splits, train, quick)
-        command = _command(experiment.name, dataset, splits, train, quick)
-        _reproduce_one(experiment, settings, command, dataset + ("-quick" if quick else ""), images, output, runs)
+        command = _command(experiment.name, dataset, splits, train, quick, finished)
+        name = dataset + ("-quick" if quick else "")
+        _reproduce_one(experiment, settings, command, name, images, output, runs, finished)
 
 
 def _settings(experiment: Experiment, splits: int | None, train: int | None, quick: bool) -> dict[str, Any]:
@@ -75,10 +80,11 @@ def _settings(experiment: Experiment, splits: int | None, train: int | None, qui
     return settings
 
 
-def _command(name: str, dataset: str, splits: int | None, train: int | None, quick: bool) -> str:
+def _command(name: str, dataset: str, splits: int | None, train: int | None, quick: bool, finished: bool) -> str:
     options = {"--dataset": dataset if dataset != "caltech101" else None, "--splits": splits, "--train": train}
     words = [f"{option} {value}" for option, value in options.items() if value is not None]
-    return " ".join(["lnbnn reproduce", name, *words, *(["--quick"] if quick else [])])
+    words += ["--quick"] * quick + ["--finished"] * finished
+    return " ".join(["lnbnn reproduce", name, *words])
 
 
 def _reproduce_one(
@@ -89,6 +95,7 @@ def _reproduce_one(
     images: LabelledImages,
     output: Path,
     runs: Path,
+    finished: bool,
 ) -> None:
     from lnbnn.experiments import Lab
     from lnbnn.records import results_digest, write_record
@@ -99,7 +106,7 @@ def _reproduce_one(
     typer.echo(f"\n{experiment.name}: {experiment.title}{warning}")
     with ProgressBars() as progress:
         lab = Lab(dataset, images, runs, progress=progress)
-        record = lab.run(experiment, settings, command=command, name=label, on_part=_tell)
+        record = lab.run(experiment, settings, command=command, name=label, finished=finished, on_part=_tell)
     write_record(output / f"{label}.json", record)
     typer.echo(experiment.tabulate(record.results).rstrip())
     typer.echo(f"record: {output / label}.json")

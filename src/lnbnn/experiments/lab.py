@@ -95,10 +95,15 @@ class Lab:
         *,
         command: str,
         name: str = "",
+        finished: bool = False,
         on_part: Callable[[PartStatus], None] = lambda status: None,
     ) -> RunRecord:
-        """Do an experiment, part by part, and make its record."""
+        """Do an experiment, part by part, and make its record; if ``finished``, of the parts that are done already."""
         parts = experiment.plan(settings)
+        if finished:
+            parts = [part for part in parts if _read(self._path(part)) is not None]
+            if not parts:
+                raise InvalidInputError(f"no part of {experiment.name} is finished in {self.runs}; run it first.")
         waiting = {part.kind: 0 for part in parts}
         for part in parts:
             waiting[part.kind] += not self._path(part).exists()
