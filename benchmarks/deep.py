@@ -1,10 +1,10 @@
 """Cells of a network through Local NBNN, beside the obvious ways to use the same network's pooled vector.
 
-For each seeded split of Caltech 101: Local NBNN on the cells and, with --kernel, SVMs on its responses; and, on the
-mean of the same cells, nearest class mean, 5 nearest neighbours and logistic regression. Writes
-results/deep-<images>.json; each finished split is kept in runs/ at once, so that a run that was stopped goes on where
-it was. Features are cached in runs/deep-features. Layer, size, components, location weight, k and the penalty of the
-regression were chosen on training images of the first split (10 of 15 as the model, 5 held out).
+For each seeded split of Caltech 101: Local NBNN on the cells, SVMs on its responses, and the fusion of Local NBNN on
+two layers with SVMs on pooled cells; and, on the mean of the same cells, nearest class mean, 5 nearest neighbours and
+logistic regression. Writes results/deep-<images>.json; each finished split is kept in runs/ at once, so that a run that
+was stopped goes on where it was. Features are cached in runs/deep-features. What is fused was chosen on training images
+(benchmarks/deep_choice.py); so were size, components, location weight, k and the penalty of the regression.
 
     python benchmarks/deep.py --train 15
     python benchmarks/deep.py --train 30
@@ -24,18 +24,21 @@ import numpy as np
 from common import HERE, mean_per_class, show
 from sklearn.linear_model import LogisticRegression
 
-from lnbnn import FeatureStore, LocalNBNN
+from lnbnn import FeatureStore, LateFusion, LocalNBNN
+from lnbnn.classifiers.base import ImageClassifier
 from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel
+from lnbnn.classifiers.pooled_svm import PooledSVM
 from lnbnn.datasets.caltech101 import load_caltech101
 from lnbnn.datasets.folder import LabelledImages
 from lnbnn.datasets.splits import split_images
 from lnbnn.descriptors import make_descriptor
-from lnbnn.extraction import features_of, iter_features
+from lnbnn.extraction import features_of
 from lnbnn.presets import preset_params
 from lnbnn.records import make_record, write_record
 
 INVERSE_PENALTY = 100.0  # of logistic regression
 N_TIMED = 40
+CELLS, FUSED = "local-nbnn", "local-nbnn on two layers, pooled-svm, fused"
 
 
 def main() -> None:
@@ -44,18 +47,17 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
     parser.add_argument("--train", type=int, default=15)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--kernel", action="store_true", help="SVMs on the responses, too")
     parser.add_argument("--cache", type=Path, default=HERE / "runs" / "deep-features")
     options = parser.parse_args()
     data = load_caltech101(options.data)
     store = FeatureStore(options.cache)
     splits = []
     for seed in options.seeds:
-        kept = HERE / "runs" / "deep" / f"{options.train}{'-kernel' if options.kernel else ''}-seed{seed}.json"
+        kept = HERE / "runs" / "deep" / f"{options.train}-seed{seed}.json"
         if not kept.exists():
             train, test = split_images(data, n_train=options.train, n_test=15, seed=seed)
             begun = time.perf_counter()
-            result = run_split(train, test, store, options.kernel)
+            result = run_split(train, test, store)
             result["seconds"] = round(time.perf_counter() - begun, 1)
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps({"seed": seed, **result}), encoding="utf-8")
@@ -71,9 +73,8 @@ def main() -> None:
         "splits": splits,
     }
     record = make_record(
-        f"deep-{'kernel-' if options.kernel else ''}{options.train}",
-        f"python benchmarks/deep.py --train {options.train}{' --kernel' if options.kernel else ''}"
-        f" --seeds {' '.join(map(str, options.seeds))}",
+        f"deep-{options.train}",
+        f"python benchmarks/deep.py --train {options.train} --seeds {' '.join(map(str, options.seeds))}",
         settings={"n_train": options.train, "n_test": 15, "model": splits[0]["settings"]},
         seeds=options.seeds,
         results=results,
@@ -83,34 +84,50 @@ def main() -> None:
     print(f"results/{record.name}.json: {results['accuracy_mean']}")
 
 
-def run_split(train: LabelledImages, test: LabelledImages, store: FeatureStore, kernel: bool) -> dict[str, Any]:
+def run_split(train: LabelledImages, test: LabelledImages, store: FeatureStore) -> dict[str, Any]:
     """Every method on one split: accuracy, and times with the features at hand."""
-    kinds: dict[str, Any] = {"local-nbnn": LocalNBNN} | ({"local-nbnn-kernel": LocalNBNNKernel} if kernel else {})
     labels = sorted(set(train.labels))
     known, truth = (np.array([labels.index(label) for label in part.labels]) for part in (train, test))
-    scores, times, fitted = {}, {}, {}
-    for name, kind in kinds.items():
-        start = time.perf_counter()
-        fitted[name] = kind(**preset_params("deep")).fit(train.paths, train.labels, store=store, progress=show)
-        middle = time.perf_counter()
-        scores[name] = answer(fitted[name], test, store)
-        times[name] = [round(middle - start, 1), round(time.perf_counter() - middle, 1)]
+    scores, times, described = {}, {}, {}
+    cells = LocalNBNN(**preset_params("deep"))
+    methods = {CELLS: cells, "local-nbnn-kernel": LocalNBNNKernel(**preset_params("deep")), FUSED: fused_layers()}
+    for name, classifier in methods.items():
+        start = times_now()
+        classifier.fit(train.paths, train.labels, store=store, progress=show)
+        middle = times_now()
+        scores[name] = classifier.decision_function(test.paths, store=store)
+        times[name] = {"fit": seconds_between(start, middle), "evaluate": seconds_between(middle, times_now())}
+        described[name] = classifier.describe()
     scores |= pooled_scores(pool(train, store), known, pool(test, store))
-    classifier = fitted["local-nbnn"]
     return {
         "accuracy": {name: mean_per_class(found.argmax(axis=1), truth) for name, found in scores.items()},
-        "fit_evaluate_s_with_cached_features": times,
-        "n_descriptors": len(classifier.index_),
-        "described": [model.describe() for model in fitted.values()],
-        "settings": classifier.plain_params(),
-        "cpu_ms_an_image": cpu_times(classifier, test),
+        "seconds_with_cached_features": times,
+        "n_descriptors": len(cells.index_),
+        "described": described,
+        "settings": cells.plain_params(),
+        "cpu_ms_an_image": {CELLS: cpu_times(cells, test), FUSED: {"all": cpu_of_answers(methods[FUSED], test)}},
     }
 
 
-def answer(classifier: Any, test: LabelledImages, store: FeatureStore) -> np.ndarray:
-    """The scores of the test images, features from the store."""
-    features = list(iter_features(test.paths, classifier.descriptor_, store=store))
-    return classifier.decision_function(features)
+def fused_layers() -> LateFusion:
+    """Local NBNN on two layers, of which one sees a larger picture, and SVMs on the pooled last one."""
+    finer = {"descriptor": "deep@stage6", "descriptor_params": {"longest_side": 384}}
+    members: list[tuple[str, ImageClassifier]] = [
+        ("cells", LocalNBNN(**preset_params("deep"))),
+        ("finer", LocalNBNN(**preset_params("deep") | finer)),
+        ("pooled", PooledSVM(descriptor="deep")),
+    ]
+    return LateFusion(members)
+
+
+def times_now() -> tuple[float, float]:
+    """Wall and CPU clock."""
+    return time.perf_counter(), time.process_time()
+
+
+def seconds_between(start: tuple[float, float], end: tuple[float, float]) -> dict[str, float]:
+    """Wall and CPU seconds."""
+    return {"wall": round(end[0] - start[0], 1), "cpu": round(end[1] - start[1], 1)}
 
 
 def pool(part: LabelledImages, store: FeatureStore) -> np.ndarray:
@@ -144,7 +161,7 @@ def pooled_scores(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> di
 
 def cpu_times(classifier: LocalNBNN, test: LabelledImages) -> dict[str, float]:
     """CPU time of one image, one at a time: network and all, and of the search alone."""
-    paths = test.paths[:: max(1, len(test) // N_TIMED)][:N_TIMED]
+    paths = timed_paths(test)
     features_of(paths[0], classifier.descriptor_)
     start = time.process_time()
     features = [classifier.query_features(path) for path in paths]
@@ -160,6 +177,20 @@ def cpu_times(classifier: LocalNBNN, test: LabelledImages) -> dict[str, float]:
         "search": round((searched - middle) / n, 2),
         "all": round((middle - start + end - searched) / n, 2),
     }
+
+
+def cpu_of_answers(classifier: ImageClassifier, test: LabelledImages) -> float:
+    """CPU time of one image in ms, from file to answer, network and all."""
+    paths = timed_paths(test)
+    classifier.decision_function(paths[:1])
+    start = time.process_time()
+    classifier.set_params(n_jobs=1).decision_function(paths)
+    return round((time.process_time() - start) / len(paths) * 1000, 2)
+
+
+def timed_paths(test: LabelledImages) -> list[str]:
+    """Test images spread evenly over the classes."""
+    return list(test.paths[:: max(1, len(test) // N_TIMED)][:N_TIMED])
 
 
 if __name__ == "__main__":

@@ -474,3 +474,19 @@ def test_a_bad_network_is_one_line(photos, tmp_path, run_main):
     assert outcome.code == 2
     assert "not a usable ONNX file" in " ".join(outcome.err.replace("│", " ").split())
     assert not (tmp_path / "model").exists()
+
+
+def test_several_methods_are_fused(run, tmp_path, make_photos):
+    photos = make_photos(tmp_path / "photos")
+    pair = ("--method", "local-nbnn", "--method", "pooled-svm")
+    outcome = run("fit", photos, tmp_path / "both", *pair, "-k", "3")
+    assert outcome.code == 0, outcome.err
+    assert "local-nbnn on dense-sift + " in outcome.out.replace("\n", " ")
+    assert "pooled-svm on dense-sift" in outcome.out.replace("\n", " ")
+    three = ("--descriptor", "dense-sift") * 3
+    outcome = run("fit", photos, tmp_path / "three", *pair, *three)
+    assert outcome.code == 2
+    assert "2 methods for 3 descriptors" in outcome.err.replace("\n", " ")
+    outcome = run("fit", photos, tmp_path / "none", "--method", "pooled-svm", "-k", "3")
+    assert outcome.code == 2
+    assert "has no n_neighbors" in outcome.err

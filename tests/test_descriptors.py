@@ -10,9 +10,12 @@ from networks import mean_network, write_network
 from synthetic import noise_image
 
 import lnbnn
-from lnbnn import FeatureStore, LocalNBNN
+from lnbnn import FeatureStore, LateFusion, LocalNBNN
+from lnbnn.audit import audit
 from lnbnn.classifiers import CLASSIFIERS
+from lnbnn.classifiers.pooled_svm import PooledSVM
 from lnbnn.descriptors import DESCRIPTORS, make_descriptor
+from lnbnn.editing import edit
 from lnbnn.errors import ImageReadError, InvalidInputError, MissingExtraError
 from lnbnn.evidence import explain
 from lnbnn.extraction import features_of
@@ -150,6 +153,63 @@ def test_a_model_is_fitted_saved_and_explained(descriptor, tmp_path):
     evidence = explain(again, picture)
     assert evidence.map.shape == picture.shape[:2]
     assert evidence.map.sum() == pytest.approx(evidence.support.sum())
+
+
+def test_images_are_added_removed_audited_and_rejected(descriptor, tmp_path):
+    images, labels = tile_set(n_images=4)
+    newer = [3, 7, 11]  # the last of each class
+    kept = [place for place in range(12) if place not in newer]
+    model = LocalNBNN(5, descriptor=descriptor, index="exact").fit([images[i] for i in kept], [labels[i] for i in kept])
+    before = model.decision_function(images)
+    model.partial_fit([images[i] for i in newer], [labels[i] for i in newer])
+    assert len(model.images_) == 12
+    model.save(tmp_path / "model")
+    with edit(tmp_path / "model") as editor:
+        editor.remove([image.id for image in model.images_[9:]])
+    again = lnbnn.load(tmp_path / "model")
+    assert np.array_equal(again.decision_function(images), before)
+    found = audit(model)
+    assert found.n_images == 12
+    assert found.accuracy == 1.0
+    assert not found.suspects
+    model.calibrate(unknown=True)
+    assert model.predict(images, reject=0.9).tolist() == labels
+    flat = np.full((64, 64), 255, np.uint8)
+    assert model.predict([flat], reject=0.01).tolist() == [None]
+
+
+@pytest.mark.parametrize("members", [("deep", "dense-sift"), ("deep", "deep@stage5")])
+def test_a_model_of_several_descriptors_is_audited_and_rejects_but_is_not_changed(members, tmp_path):
+    images, labels = tile_set(n_images=3)
+    settings = {"longest_side": 64}
+    parts = [(f"part{n}", LocalNBNN(5, descriptor=make_descriptor(name, settings))) for n, name in enumerate(members)]
+    model = LateFusion(parts).fit(images, labels)
+    assert audit(model).accuracy == 1.0
+    model.calibrate(unknown=True)
+    assert model.predict(images, reject=0.9).tolist() == labels
+    model.save(tmp_path / "model")
+    before = (tmp_path / "model" / "manifest.json").read_bytes()
+    for change in (
+        lambda: model.partial_fit(images[:1], labels[:1]),
+        lambda: model.remove([0]),
+        lambda: edit(tmp_path / "model").__enter__(),
+    ):
+        with pytest.raises(InvalidInputError, match="learns from all images together"):
+            change()
+    assert (tmp_path / "model" / "manifest.json").read_bytes() == before
+    assert np.array_equal(lnbnn.load(tmp_path / "model").decision_function(images), model.decision_function(images))
+
+
+def test_a_fusion_with_pooled_cells_says_what_it_cannot_do(network_file):
+    images, labels = tile_set(n_images=3)
+    name = f"onnx:{network_file}"
+    parts = [("cells", LocalNBNN(3, descriptor=name)), ("pooled", PooledSVM(descriptor=name))]
+    model = LateFusion(parts).fit(images, labels)
+    assert model.predict(images).tolist() == labels
+    with pytest.raises(InvalidInputError, match="cannot"):
+        audit(model)
+    with pytest.raises(InvalidInputError, match="cannot tell what is unknown"):
+        model.calibrate(unknown=True)
 
 
 def test_the_order_of_the_images_does_not_matter(descriptor):

@@ -47,17 +47,24 @@ class Evidence:
 def explain(classifier: ImageClassifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
     """The evidence in an image for a class (by default the answer), alone or against another class.
 
-    Of a fusion, the descriptors of all its methods, each by its share of the fused score.
+    Of a fusion, the descriptors of all its methods that have patch matches, each by its share of the fused score; the
+    others speak for the picture as a whole: they count in the ranking.
     """
     shares = classifier.shares(image) if isinstance(classifier, LateFusion) else [(1.0, classifier)]
-    for _, member in shares:
-        if not (isinstance(member, NeighborClassifier) and member.has_patch_evidence):
-            raise InvalidInputError(f"method {member.method!r} has no patch matches to show; use local-nbnn or nbnn.")
     classes = classifier.fitted_classes().tolist()
-    parts = [(share, member.query_features(image), member.updates(image)) for share, member in shares]  # type: ignore[attr-defined]
+    parts = []
+    totals = np.zeros(len(classes))
+    for share, member in shares:
+        if isinstance(member, NeighborClassifier) and member.has_patch_evidence:
+            parts.append((share, member.query_features(image), member.updates(image)))
+            totals += share * parts[-1][2].totals(len(classes))
+        else:
+            totals -= share * member.decision_function([image])[0]
+    if not parts:
+        method = shares[0][1].method
+        raise InvalidInputError(f"method {method!r} has no patch matches to show; use local-nbnn or nbnn.")
     if not any(len(features) for _, features, _ in parts):
         raise InvalidInputError("the picture has no descriptors (flat or too small): there is no evidence to show.")
-    totals = sum(share * updates.totals(len(classes)) for share, _, updates in parts)
     ranking = classifier.ranking(0.0 - totals)
     label = ranking[0][0] if label is None else label
     place = _place(classes, label)

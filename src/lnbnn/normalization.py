@@ -76,18 +76,21 @@ class Normalizer:
         """The same features with normalised 8-bit descriptors; 8-bit ones pass as they are."""
         if features.descriptors.dtype == np.uint8:
             return features
-        if features.n_dims != len(self.mean):
-            raise InvalidInputError(
-                f"descriptors must have the length {len(self.mean)}, as those the model was fitted on; "
-                f"got {features.n_dims}."
-            )
-        centred = features.descriptors.astype(np.float32) - self.mean
-        if self.components is not None:
-            centred = _product(centred, self.components)
+        centred = self.project(features.descriptors)
         lengths = np.linalg.norm(centred, axis=1, keepdims=True)
         unit = centred / np.maximum(lengths, np.float32(1e-12))
         codes = np.floor(unit * np.float32(_UNIT) + np.float32(_ZERO + 0.5)).astype(np.uint8)
         return ImageFeatures(codes, features.xy, features.scale, features.size)
+
+    def project(self, descriptors: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Float descriptors, centred and turned to their principal components, of the length they have."""
+        if descriptors.shape[1] != len(self.mean):
+            raise InvalidInputError(
+                f"descriptors must have the length {len(self.mean)}, as those the model was fitted on; "
+                f"got {descriptors.shape[1]}."
+            )
+        centred: NDArray[np.float32] = descriptors.astype(np.float32) - self.mean
+        return centred if self.components is None else _product(centred, self.components)
 
     @property
     def nbytes(self) -> int:

@@ -21,6 +21,7 @@ CLASSIFIERS = {
     "nbnn-affine": "lnbnn.classifiers.affine_nbnn:AffineNBNN",
     "nbnn-kernel": "lnbnn.classifiers.nbnn_kernel:NBNNKernel",
     "nbnn-log-odds": "lnbnn.classifiers.log_odds_nbnn:LogOddsNBNN",
+    "pooled-svm": "lnbnn.classifiers.pooled_svm:PooledSVM",
     "spm-hard": "lnbnn.classifiers.spatial_pyramid:HardSpatialPyramid",
     "spm-soft": "lnbnn.classifiers.spatial_pyramid:SoftSpatialPyramid",
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,8 +17,9 @@ from lnbnn.calibration import fit_fusion_weights, fuse, log_probabilities
 from lnbnn.classifiers import load
 from lnbnn.classifiers.base import ImageClassifier, ReferenceImage
 from lnbnn.classifiers.probabilities import ProbabilityMixin, can_be_held_out, cross_fitted_scores
+from lnbnn.descriptors import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
-from lnbnn.extraction import ImageLike, Progress, map_in_order, no_progress
+from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
 from lnbnn.model_folder import Snapshot, write_model
 from lnbnn.settings import check_whole, plain
@@ -109,16 +112,17 @@ class LateFusion(ImageClassifier):
         self.__dict__.pop("classes_", None)
         members = [clone(member) for _, member in self.estimators]
         held_out = []
-        for member in members:
-            member.fit(images, y, on_error=on_error, store=store, progress=progress)
-            scores = member._held_out_scores(progress)
-            if scores is None:
-                labels = list(y)  # type: ignore[arg-type]
-                scores = cross_fitted_scores(
-                    member, images, labels, n_folds=self.n_folds, store=store, progress=progress
-                )
-            held_out.append(scores)
-            member.calibrate(scores)
+        with _shared_features(members, store) as shared:
+            for member in members:
+                member.fit(images, y, on_error=on_error, store=shared, progress=progress)
+                scores = member._held_out_scores(progress)
+                if scores is None:
+                    labels = list(y)  # type: ignore[arg-type]
+                    scores = cross_fitted_scores(
+                        member, images, labels, n_folds=self.n_folds, store=shared, progress=progress
+                    )
+                held_out.append(scores)
+                member.calibrate(scores)
         self._set_members(members)
         self.weights_ = _learn_weights(members, held_out)
         return self
@@ -176,20 +180,22 @@ class LateFusion(ImageClassifier):
     ) -> Iterator[NDArray[np.float64] | ImageReadError | None]:
         """The fused log-probabilities of each image; methods with the same descriptor share its features."""
         n_classes = len(self.fitted_classes())
-        keys = [repr((member.descriptor_.name, member.descriptor_.settings())) for member in self.estimators_]
+        keys = [_descriptor_key(member.descriptor_) for member in self.estimators_]
 
         def work(image: ImageLike) -> NDArray[np.float64] | ImageReadError | None:
             features: dict[str, ImageFeatures] = {}
             try:
                 for key, member in zip(keys, self.estimators_, strict=True):
                     if key not in features:
-                        features[key] = member.image_features(image, store)
+                        features[key] = features_of(image, member.descriptor_, store)
             except ImageReadError as error:
                 return error
             if not any(map(len, features.values())):
                 return None
             found = [
-                member._log_proba(features[key]) if len(features[key]) else np.full(n_classes, -np.log(n_classes))
+                member._log_proba(member.normalize(features[key]))
+                if len(features[key])
+                else np.full(n_classes, -np.log(n_classes))
                 for key, member in zip(keys, self.estimators_, strict=True)
             ]
             return fuse(found, self.weights_)
@@ -332,6 +338,22 @@ class LateFusion(ImageClassifier):
             if not isinstance(member, ImageClassifier) or isinstance(member, LateFusion):
                 raise InvalidInputError(f"{name!r} must be one of this package's methods; got {type(member).__name__}.")
             member.check_settings()
+
+
+def _descriptor_key(descriptor: Descriptor) -> str:
+    """The same for descriptors that give the same features."""
+    return repr((descriptor.name, descriptor.settings()))
+
+
+@contextmanager
+def _shared_features(members: Sequence[ImageClassifier], store: FeatureStore | None) -> Iterator[FeatureStore | None]:
+    """The store; where there is none and methods have a descriptor in common, one that is deleted afterwards."""
+    keys = {_descriptor_key(member._make_descriptor()) for member in members}
+    if store is not None or len(keys) == len(members):
+        yield store
+        return
+    with tempfile.TemporaryDirectory(prefix="lnbnn-") as folder:
+        yield FeatureStore(folder)
 
 
 def _learn_weights(members: Sequence[ImageClassifier], held_out: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

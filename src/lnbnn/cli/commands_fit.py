@@ -43,7 +43,10 @@ def fit(
     images: Images,
     model: Annotated[Path, typer.Argument(help="The model folder to make.", show_default=False)],
     preset: Annotated[str, typer.Option(help=f"Start from: {', '.join(PRESETS)}.")] = "balanced",
-    method: Annotated[str, typer.Option(help=f"One of: {', '.join(CLASSIFIERS)}.")] = "local-nbnn",
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help=f"One of: {', '.join(CLASSIFIERS)}. Several are fused.", show_default="local-nbnn"),
+    ] = None,
     method_param: Annotated[
         list[str] | None,
         typer.Option("--method-param", "-M", metavar="NAME=VALUE", help="Any setting of the method, e.g. -M levels=2"),
@@ -92,7 +95,10 @@ def fit(
         lnbnn fit photos model --descriptor deep --descriptor dense-sift -D 2:step_px=8
 
     With several descriptors each has an index of its own, and weights of their answers are learnt from the labelled
-    photos, each left out in turn; a -D setting goes to all of them, or with a number to that one.
+    photos, each left out in turn; a -D setting goes to all of them, or with a number to that one. Several methods are
+    fused likewise: all on one descriptor, or one a descriptor, in their order.
+
+        lnbnn fit photos model --preset deep --method local-nbnn --method pooled-svm
     """
     from lnbnn.datasets.folder import read_images
     from lnbnn.model_folder import check_target
@@ -115,8 +121,14 @@ def fit(
         name for name, items in (("descriptor_params", descriptor_param), ("index_params", index_param)) if items
     }
     names = descriptor or [preset_params(preset).get("descriptor", "dense-sift")]
+    methods = method or ["local-nbnn"]
+    _check_chosen(methods, chosen)
+    if len(names) > 1 < len(methods) != len(names):
+        raise typer.BadParameter(f"{len(methods)} methods for {len(names)} descriptors; give one of either, or as many")
+    n_members = max(len(names), len(methods))
     members = []
-    for number, name in enumerate(names, start=1):
+    for number in range(1, n_members + 1):
+        name = names[(number - 1) % len(names)]
         params = preset_params(preset)
         if name != params.get("descriptor", "dense-sift"):
             params.pop("descriptor_params", None)  # they are those of the preset's own descriptor
@@ -125,13 +137,13 @@ def fit(
             params["query_budget"] = None
         params |= {"descriptor": name, "random_state": seed}
         for key, items, option in (
-            ("descriptor_params", _items_of(descriptor_param, number, len(names)), "--descriptor-param"),
+            ("descriptor_params", _items_of(descriptor_param, number, n_members), "--descriptor-param"),
             ("index_params", index_param, "--index-param"),
         ):
             changed = parse_params(items, option)
             if changed or key in params:
                 params[key] = params.get(key, {}) | changed
-        members.append(_make_classifier(method, params, chosen))
+        members.append(_make_classifier(methods[(number - 1) % len(methods)], params))
     classifier = members[0] if len(members) == 1 else _fused(members, jobs)
     data = read_images(images)
     for text in data.notes:
@@ -239,12 +251,17 @@ def _options(settings: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def _make_classifier(method: str, params: dict[str, Any], chosen: set[str]) -> ImageClassifier:
-    """The classifier with these settings; what a method does not have is an error if chosen, else left out."""
+def _check_chosen(methods: list[str], chosen: set[str]) -> None:
+    """Refuse a setting that was given but that none of the methods has."""
+    known = [resolve(CLASSIFIERS, method, "method")._get_param_names() for method in methods]
+    for name in sorted(chosen - {name for names in known for name in names}):
+        raise typer.BadParameter(f"method {methods[0]!r} has no {name}; its settings: {', '.join(known[0])}")
+
+
+def _make_classifier(method: str, params: dict[str, Any]) -> ImageClassifier:
+    """The classifier with those of these settings that it has."""
     kind = resolve(CLASSIFIERS, method, "method")
     names = kind._get_param_names()
-    for name in sorted(chosen - set(names)):
-        raise typer.BadParameter(f"method {method!r} has no {name}; its settings: {', '.join(names)}")
     classifier = kind(**{name: value for name, value in params.items() if name in names})
     with usage_errors():
         classifier.check_settings()

@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import io
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +43,8 @@ class Lite0(NetworkDescriptor):
 
     Parameters
     ----------
-    layer : str
-        One of :data:`LAYERS`; the registry name ``deep`` is its last feature map, ``deep@LAYER`` another.
+    source : str
+        "" for the last feature map, or "@LAYER" with one of :data:`LAYERS`: what follows ``deep`` in the registry name.
     longest_side, mean, std, n_components, whitening, sha256
         As of :class:`~lnbnn.descriptors.network.NetworkDescriptor`.
 
@@ -56,40 +55,15 @@ class Lite0(NetworkDescriptor):
 
     name = "deep"
 
-    def __init__(
-        self,
-        layer: str = "head",
-        /,
-        *,
-        longest_side: int | None = None,
-        mean: float | Sequence[float] | None = None,
-        std: float | Sequence[float] | None = None,
-        n_components: int | None = 128,
-        whitening: float = 0.0,
-        sha256: str | None = None,
-    ) -> None:
-        super().__init__(
-            layer,
-            longest_side=longest_side,
-            mean=mean,
-            std=std,
-            n_components=n_components,
-            whitening=whitening,
-            sha256=sha256,
-        )
-        self.name = "deep" if layer == "head" else f"deep@{layer}"
-
-    @classmethod
-    def from_name(cls, name: str, params: dict[str, Any]) -> Self:
-        """``deep`` or ``deep@LAYER`` with these settings."""
-        return cls.from_params(params, name.partition("@")[2] or "head")
-
     def onnx_file(self) -> tuple[bytes, float]:
         """The network as an ONNX file: the one that is run."""
-        return lite0_file(self.source), 0.0
+        return lite0_file(self._layer()), 0.0
 
     def _network(self) -> Network:
-        return _open(self.source)
+        return _open(self._layer())
+
+    def _layer(self) -> str:
+        return self.source.removeprefix("@") or LAYERS[-1]
 
 
 @lru_cache(maxsize=len(LAYERS))
