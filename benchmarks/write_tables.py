@@ -312,7 +312,30 @@ def render_living() -> str:
     return "\n".join(lines)
 
 
+def render_soak() -> str:
+    """What the long form of the tests did, in a sentence."""
+    results = results_of("soak")
+    if results is None or "approximate" not in results:
+        return ""
+    kills, commands, models = results["kills"], results["commands"], results["models"]
+    damaged, forged = (sum(models[kind].values()) for kind in ("model", "forged"))
+    lost = ", ".join(f"{share:.3f} ({form})" for form, share in results["approximate"]["most_recall_lost"].items())
+    return (
+        f"{kills['kills']} writers killed with `kill -9` in the course of {kills['steps_done']} changes, and "
+        f"{commands['commands_killed']} commands, each time with every checksum and the answers of the model compared "
+        f"afterwards; {kills['full_disks']} writers run into a full disk; {damaged:,} files of models damaged "
+        f"({models['model']['refused']:,} refused, the others read the same), and {forged:,} more with all checksums "
+        f"made right again ({models['forged']['refused']:,} refused, the others answer without harm); "
+        f"{sum(results['images']['images'].values()):,} damaged pictures; {results['steps']['steps']:,} random changes "
+        f"in {results['steps']['sequences']:,} sequences with the answers of a fresh fit; "
+        f"{results['approximate']['sequences']:,} sequences on approximate indexes, which lost at most this share of "
+        f"the true neighbours against a fresh fit: {lost}. Nothing was lost, nothing crashed, nothing hung.\n\n"
+        f"{source_of('soak')}\n"
+    )
+
+
 BLOCKS = {
+    "soak": render_soak,
     "audit": render_audit,
     "unknown": render_unknown,
     "living": render_living,
