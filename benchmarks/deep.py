@@ -8,6 +8,7 @@ was stopped goes on where it was. Features are cached in runs/deep-features. Wha
 
     python benchmarks/deep.py --train 15
     python benchmarks/deep.py --train 30
+    python benchmarks/deep.py --train 15 --methods fused     # a record of its own: results/deep-fused-15.json
 """
 
 from __future__ import annotations
@@ -47,22 +48,24 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
     parser.add_argument("--train", type=int, default=15)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="only these")
     parser.add_argument("--cache", type=Path, default=HERE / "runs" / "deep-features")
     options = parser.parse_args()
     data = load_caltech101(options.data)
     store = FeatureStore(options.cache)
-    splits = []
-    for seed in options.seeds:
-        kept = HERE / "runs" / "deep" / f"{options.train}-seed{seed}.json"
-        if not kept.exists():
-            train, test = split_images(data, n_train=options.train, n_test=15, seed=seed)
-            begun = time.perf_counter()
-            result = run_split(train, test, store)
-            result["seconds"] = round(time.perf_counter() - begun, 1)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_text(json.dumps({"seed": seed, **result}), encoding="utf-8")
-        splits.append(json.loads(kept.read_text(encoding="utf-8")))
-        print(f"seed {seed}: {splits[-1]['accuracy']}", file=sys.stderr, flush=True)
+    splits: list[dict[str, Any]] = [{"seed": seed, "accuracy": {}, "parts": {}} for seed in options.seeds]
+    for name in options.methods:
+        for split in splits:
+            kept = HERE / "runs" / "deep" / f"{options.train}-seed{split['seed']}-{name}.json"
+            if not kept.exists():
+                train, test = split_images(data, n_train=options.train, n_test=15, seed=split["seed"])
+                part = METHODS[name](train, test, store)
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_text(json.dumps(part), encoding="utf-8")
+            part = json.loads(kept.read_text(encoding="utf-8"))
+            split["accuracy"] |= part.pop("accuracy")
+            split["parts"][name] = part
+            print(f"seed {split['seed']}: {split['accuracy']}", file=sys.stderr, flush=True)
     methods = splits[0]["accuracy"]
     found = {method: [split["accuracy"][method] for split in splits] for method in methods}
     results: dict[str, Any] = {
@@ -73,39 +76,64 @@ def main() -> None:
         "splits": splits,
     }
     record = make_record(
-        f"deep-{options.train}",
-        f"python benchmarks/deep.py --train {options.train} --seeds {' '.join(map(str, options.seeds))}",
-        settings={"n_train": options.train, "n_test": 15, "model": splits[0]["settings"]},
+        "-".join(["deep", *(options.methods if len(options.methods) < len(METHODS) else []), str(options.train)]),
+        f"python benchmarks/deep.py --train {options.train} --seeds {' '.join(map(str, options.seeds))}"
+        f" --methods {' '.join(options.methods)}",
+        settings={"n_train": options.train, "n_test": 15},
         seeds=options.seeds,
         results=results,
-        seconds=sum(split["seconds"] for split in splits),
+        seconds=round(sum(part["seconds"] for split in splits for part in split["parts"].values()), 1),
     )
     write_record(HERE / "results" / f"{record.name}.json", record)
     print(f"results/{record.name}.json: {results['accuracy_mean']}")
 
 
-def run_split(train: LabelledImages, test: LabelledImages, store: FeatureStore) -> dict[str, Any]:
-    """Every method on one split: accuracy, and times with the features at hand."""
+def cells(train: LabelledImages, test: LabelledImages, store: FeatureStore) -> dict[str, Any]:
+    """Local NBNN on the cells of the last feature map."""
+    classifier = LocalNBNN(**preset_params("deep"))
+    result = run(CELLS, classifier, train, test, store)
+    return result | {"n_descriptors": len(classifier.index_), "cpu_ms_an_image": cpu_times(classifier, test)}
+
+
+def fused(train: LabelledImages, test: LabelledImages, store: FeatureStore) -> dict[str, Any]:
+    """The fusion of :func:`fused_layers`."""
+    classifier = fused_layers()
+    result = run(FUSED, classifier, train, test, store)
+    return result | {"cpu_ms_an_image": {"all": cpu_of_answers(classifier, test)}}
+
+
+def kernel(train: LabelledImages, test: LabelledImages, store: FeatureStore) -> dict[str, Any]:
+    """Machines on the responses of Local NBNN."""
+    return run("local-nbnn-kernel", LocalNBNNKernel(**preset_params("deep")), train, test, store)
+
+
+def pooled(train: LabelledImages, test: LabelledImages, store: FeatureStore) -> dict[str, Any]:
+    """Plain methods on the mean of the cells."""
+    start = time.perf_counter()
     labels = sorted(set(train.labels))
     known, truth = (np.array([labels.index(label) for label in part.labels]) for part in (train, test))
-    scores, times, described = {}, {}, {}
-    cells = LocalNBNN(**preset_params("deep"))
-    methods = {CELLS: cells, "local-nbnn-kernel": LocalNBNNKernel(**preset_params("deep")), FUSED: fused_layers()}
-    for name, classifier in methods.items():
-        start = times_now()
-        classifier.fit(train.paths, train.labels, store=store, progress=show)
-        middle = times_now()
-        scores[name] = classifier.decision_function(test.paths, store=store)
-        times[name] = {"fit": seconds_between(start, middle), "evaluate": seconds_between(middle, times_now())}
-        described[name] = classifier.describe()
-    scores |= pooled_scores(pool(train, store), known, pool(test, store))
+    scores = pooled_scores(pool(train, store), known, pool(test, store))
+    accuracy = {name: mean_per_class(found.argmax(axis=1), truth) for name, found in scores.items()}
+    return {"accuracy": accuracy, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def run(
+    name: str, classifier: ImageClassifier, train: LabelledImages, test: LabelledImages, store: FeatureStore
+) -> dict[str, Any]:
+    """Fit and evaluate: accuracy, and times with the features at hand."""
+    start = times_now()
+    classifier.fit(train.paths, train.labels, store=store, progress=show)
+    middle = times_now()
+    scores = classifier.decision_function(test.paths, store=store)
+    end = times_now()
+    classes = classifier.classes_.tolist()
+    truth = np.array([classes.index(label) for label in test.labels])
     return {
-        "accuracy": {name: mean_per_class(found.argmax(axis=1), truth) for name, found in scores.items()},
-        "seconds_with_cached_features": times,
-        "n_descriptors": len(cells.index_),
-        "described": described,
-        "settings": cells.plain_params(),
-        "cpu_ms_an_image": {CELLS: cpu_times(cells, test), FUSED: {"all": cpu_of_answers(methods[FUSED], test)}},
+        "accuracy": {name: mean_per_class(scores.argmax(axis=1), truth)},
+        "seconds": round(end[0] - start[0], 1),
+        "with_cached_features": {"fit": seconds_between(start, middle), "evaluate": seconds_between(middle, end)},
+        "described": classifier.describe(),
+        "settings": classifier.plain_params(),
     }
 
 
@@ -191,6 +219,10 @@ def cpu_of_answers(classifier: ImageClassifier, test: LabelledImages) -> float:
 def timed_paths(test: LabelledImages) -> list[str]:
     """Test images spread evenly over the classes."""
     return list(test.paths[:: max(1, len(test) // N_TIMED)][:N_TIMED])
+
+
+METHODS = {"cells": cells, "fused": fused, "kernel": kernel, "pooled": pooled}
+"""What is run on each split; each finished one is kept."""
 
 
 if __name__ == "__main__":

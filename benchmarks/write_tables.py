@@ -62,27 +62,36 @@ def render_methods() -> str:
 
 def render_deep() -> str:
     """One row a method on the cells, or the pooled vector, of the same network."""
-    records = {n: HERE / "results" / f"deep-{n}.json" for n in (15, 30)}
-    found = {n: read_record(path) for n, path in records.items() if path.exists()}
-    if not found:
+    columns: dict[int, dict[str, str]] = {}
+    times, n_splits = [], set()
+    for n_images in (15, 30):
+        for part in ("", "fused-", "kernel-"):  # records of all methods, and of one
+            results = results_of(f"deep-{part}{n_images}")
+            if results is not None:
+                means, spreads = results["accuracy_mean"], results["accuracy_sd"]
+                cells = {method: f"{mean:.1f} ± {spreads[method]:.1f}" for method, mean in means.items()}
+                columns[n_images] = columns.get(n_images, {}) | cells
+                n_splits.add(len(results["splits"]))
+                times += [deep_times(split) for split in results["splits"] if not part]
+    if not times:
         return ""
-    counts = " | ".join(f"{n} images" for n in found)
-    lines = [f"| on EfficientNet-Lite0 | {counts} |", "|---" * (1 + len(found)) + "|"]
-    for method in next(iter(found.values())).results["accuracy_mean"]:
-        cells = [
-            f"{record.results['accuracy_mean'][method]:.1f} ± {record.results['accuracy_sd'][method]:.1f}"
-            for record in found.values()
-        ]
-        lines.append(f"| {method} | {' | '.join(cells)} |")
-    times = [split["cpu_ms_an_image"] for record in found.values() for split in record.results["splits"]]
-    times = [time.get("local-nbnn", time) for time in times]
+    counts = " | ".join(f"{n} images" for n in columns)
+    lines = [f"| on EfficientNet-Lite0 | {counts} |", "|---" * (1 + len(columns)) + "|"]
+    for method in dict.fromkeys(name for column in columns.values() for name in column):
+        lines.append(f"| {method} | {' | '.join(column.get(method, '') for column in columns.values())} |")
     whole, search = (statistics.median(time[part] for time in times) for part in ("all", "search"))
-    n_splits = len(next(iter(found.values())).seeds)
     sentence = (
-        f"Caltech 101, mean per-class accuracy in %, {n_splits} splits, up to 15 test images a class. An image takes "
-        f"{whole:.0f} ms of CPU time, file and network included, {search:.1f} ms of them to search."
+        f"Caltech 101, mean per-class accuracy in %, {' or '.join(map(str, sorted(n_splits)))} splits, up to 15 test "
+        f"images a class. With local-nbnn an image takes {whole:.0f} ms of CPU time, file and network included, "
+        f"{search:.1f} ms of them to search."
     )
     return "\n".join([*lines, "", sentence, ""])
+
+
+def deep_times(split: dict[str, Any]) -> dict[str, float]:
+    """CPU ms an image of Local NBNN on the cells, in one split."""
+    times: dict[str, float] = split.get("parts", {}).get("cells", split)["cpu_ms_an_image"]
+    return times
 
 
 def render_presets() -> str:
