@@ -3,8 +3,10 @@
 For each seeded split of Caltech 101: Local NBNN on the cells, SVMs on its responses, and the fusion of Local NBNN on
 two layers with SVMs on pooled cells; and, on the mean of the same cells, nearest class mean, 5 nearest neighbours and
 logistic regression. Writes results/deep-<images>.json; each finished split is kept in runs/ at once, so that a run that
-was stopped goes on where it was. Features are cached in runs/deep-features. What is fused was chosen on training images
-(benchmarks/deep_choice.py); so were size, components, location weight, k and the penalty of the regression.
+was stopped goes on where it was. Features are cached in runs/deep-features. What is fused was chosen among some 25
+combinations by leave-one-out scores of the training images of splits 0 and 1, in trials without a record; size,
+components, location weight, k and the penalty of the regression on training images of split 0. Training images of one
+split are among the test images of others. benchmarks/deep_choice.py repeats the main comparisons with a record.
 
     python benchmarks/deep.py --train 15
     python benchmarks/deep.py --train 30
