@@ -18,6 +18,7 @@ PAGES = (
     "README.md",
     "docs/command-line.md",
     "docs/descriptors.md",
+    "docs/methods.md",
     "docs/model-format.md",
     "docs/performance.md",
     "docs/probabilities.md",
@@ -343,8 +344,81 @@ def render_soak() -> str:
     )
 
 
+def render_large() -> str:
+    """A model of the paper's size: its index against FLANN's, memory, opening, sharing."""
+    results = results_of("large")
+    if results is None:
+        return ""
+    fit, flann, opening, readers = (results[name] for name in ("fit", "flann", "opening", "readers"))
+    return "\n".join(
+        [
+            "| index of | CPU s to build | wall s |",
+            "|---|---|---|",
+            f"| lnbnn, {fit['threads']} threads | {fit['index_cpu_s']:.0f} | {fit['index_s']:.0f} |",
+            f"| FLANN, 4 trees, 1 thread | {flann['index_cpu_s']:.0f} | {flann['index_s']:.0f} |",
+            "",
+            f"Preset `paper`, {fit['n_descriptors'] / 1e6:.1f} million descriptors: index and labels take "
+            f"{fit['bytes_over_raw']:.2f} times the raw 8-bit descriptors ({fit['final_gib']:.1f} GiB); the peak while "
+            f"fitting is {fit['peak_gib']:.1f} GiB. The saved model ({fit['disk_gib']:.1f} GiB) opens in "
+            f"{opening['wall_s']:.2f} s ({opening['cpu_s']:.2f} s CPU). {len(readers['private_mib'])} processes that "
+            f"answer from it at once have {max(readers['private_mib']):,} MiB each of their own and share "
+            f"{min(readers['shared_mib']):,} MiB.",
+            source_of("large"),
+            "",
+        ]
+    )
+
+
+def render_ablations() -> str:
+    """Held-out accuracy of each knob, and its difference to the paper's k with the default features."""
+    results = results_of("ablations")
+    if results is None:
+        return ""
+    means = {name: statistics.mean(values) for name, values in results["accuracy"].items()}
+    usual = next(iter(means.values()))
+    lines = ["| setting | accuracy, % | against the first row |", "|---|---|---|"]
+    lines += [f"| {name} | {value:.1f} | {value - usual:+.1f} |" for name, value in means.items()]
+    n_splits = len(next(iter(results["accuracy"].values())))
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{results['n_images']:,} training images, each left out of the index in turn, {n_splits} "
+            f"split{'s' if n_splits > 1 else ''}, 500 query descriptors an image: a difference below one point is "
+            "within the noise.",
+            source_of("ablations"),
+            "",
+        ]
+    )
+
+
+def render_responses() -> str:
+    """The best cross-validated responses of each machine, and the input itself."""
+    results = results_of("responses")
+    if results is None:
+        return ""
+    lines = [
+        "| input | machine | own score blended in | response | pooled over | cross-validated, % | test, % |",
+        "|---" * 7 + "|",
+    ]
+    for name, found in results.items():
+        plain = found["input"]
+        lines.append(f"| `{name}` | none | | | | {plain['training images left out']:.1f} | {plain['test']:.1f} |")
+        for machine in sorted({row["machine"] for row in found["machines"]}):
+            for blend in ("none", "chosen"):
+                rows = [row for row in found["machines"] if (row["machine"], row["blend"]) == (machine, blend)]
+                best = max(rows, key=lambda row: row["cross-validated"])
+                cells = [machine, "yes" if blend == "chosen" else "no", best["response"], best["pooling"]]
+                cells += [f"{best['cross-validated']:.1f}", f"{best['test']:.1f}"]
+                lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", source_of("responses"), ""])
+
+
 BLOCKS = {
     "soak": render_soak,
+    "large": render_large,
+    "ablations": render_ablations,
+    "responses": render_responses,
     "audit": render_audit,
     "unknown": render_unknown,
     "living": render_living,
