@@ -39,13 +39,15 @@ def fill(page: str) -> str:
 
 
 def render(name: str) -> str:
-    """The text of a block: one of BLOCKS, or the table of the experiment of that name."""
+    """The text of a block: one of BLOCKS, or the table and the picture of the experiment of that name."""
     if name in BLOCKS:
         return BLOCKS[name]()
     path = HERE / "results" / f"{name}.json"
     if not path.exists():
         return ""
-    return f"{get_experiment(name).tabulate(read_record(path).results)}\n{source_of(name)}\n"
+    experiment = get_experiment(name)
+    picture = f"\n![{experiment.title}](../results/{name}.png)\n" if experiment.draw else ""
+    return f"{experiment.tabulate(read_record(path).results)}\n{source_of(name)}\n{picture}"
 
 
 def source_of(name: str) -> str:
