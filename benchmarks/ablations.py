@@ -73,8 +73,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--runs", type=Path, default=HERE / "runs")
+    parser.add_argument("--finished", action="store_true", help="do no work: record the fits that are done")
     options = parser.parse_args()
-    lab = Lab("caltech101", load_caltech101(options.data), HERE / "runs", progress=show)
+    lab = Lab("caltech101", load_caltech101(options.data), options.runs, progress=show)
     accuracy: dict[str, list[float]] = {}
     start = time.perf_counter()
     for seed in options.seeds:
@@ -82,12 +84,17 @@ def main() -> None:
         for name, answers in zip(SCORINGS, found["answers"].T, strict=True):
             accuracy.setdefault(name, []).append(mean_per_class(answers, found["truth"]))
         for name, settings in FITS.items():
-            found = lab.get(part(settings, PAPER_K, seed))
+            wanted = part(settings, PAPER_K, seed)
+            if options.finished and not lab.is_finished(wanted):
+                continue
+            found = lab.get(wanted)
             accuracy.setdefault(name, []).append(mean_per_class(found["answers"][:, 0], found["truth"]))
             print(f"split {seed}, {name}: {accuracy[name][-1]}", file=sys.stderr, flush=True)
     record = make_record(
         "ablations",
-        "python benchmarks/ablations.py --seeds " + " ".join(map(str, options.seeds)),
+        " ".join(
+            ["python benchmarks/ablations.py --seeds", *map(str, options.seeds), *["--finished"] * options.finished]
+        ),
         settings={"n_train": N_TRAIN, "query_budget": QUERY_BUDGET, "scorings": SCORINGS, "fits": FITS},
         seeds=options.seeds,
         results={"accuracy": accuracy, "n_images": len(found["truth"])},

@@ -127,7 +127,9 @@ def draw(results: dict[str, Any]) -> None:
         axes.plot([p["classify_ms"] for p in chosen], [p["accuracy"] for p in chosen], marker, label=label)
     for name, place in results["presets"].items():
         point = results["points"][place]
-        axes.annotate(name, (point["classify_ms"], point["accuracy"]), xytext=(6, -12), textcoords="offset points")
+        axes.annotate(
+            name, (point["classify_ms"], point["accuracy"]), xytext=(-6, -14), textcoords="offset points", ha="right"
+        )
     axes.set(xscale="log", xlabel="CPU ms an image, descriptors to answer", ylabel="held-out accuracy, %")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("{x:g}")

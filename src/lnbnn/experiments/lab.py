@@ -88,6 +88,10 @@ class Lab:
                 np.savez_compressed(file, allow_pickle=False, **found)
         return found
 
+    def is_finished(self, part: Part) -> bool:
+        """Whether the outcome of a part is in the run folder, whole."""
+        return _read(self._path(part)) is not None
+
     def run(
         self,
         experiment: Experiment,
@@ -101,7 +105,7 @@ class Lab:
         """Do an experiment, part by part, and make its record; if ``finished``, of the parts that are done already."""
         parts = experiment.plan(settings)
         if finished:
-            parts = [part for part in parts if _read(self._path(part)) is not None]
+            parts = [part for part in parts if self.is_finished(part)]
             if not parts:
                 raise InvalidInputError(f"no part of {experiment.name} is finished in {self.runs}; run it first.")
         waiting = {part.kind: 0 for part in parts}
