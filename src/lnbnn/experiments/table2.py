@@ -21,7 +21,7 @@ SETTINGS: dict[str, Any] = {
     "seeds": [0, 1, 2, 3, 4],
     "seeds_nbnn": [0, 1, 2],
     "params": {
-        "local-nbnn": {"query_budget": 1500},
+        "local-nbnn": {"query_budget": 500, "index_params": {"n_probes": 32}},
         "spm-hard": {},
         "spm-soft": {},
         "nbnn": {"query_budget": 500, "index_params": _NBNN_INDEX},
