@@ -13,6 +13,8 @@ from lnbnn.errors import InvalidInputError, ModelFormatError
 
 __all__ = ["VectorTable"]
 
+_GROWTH = 16  # memory grows by a 16th of itself: the room that stays unused is filled with zeros, so it counts
+
 
 class VectorTable:
     """Vectors of one type and length, each under an id; removed rows keep their place until :meth:`drop_removed`.
@@ -117,7 +119,7 @@ class VectorTable:
             last = self._added_ids[start - 1] if start else self._stored_ids[-1]
             self._ascending = bool(ids[0] > last and (np.diff(ids) > 0).all())
         if end > len(self._added):
-            self._grow(max(end, len(self._added) + len(self._added) // 2, 1024))
+            self._grow(max(end, len(self._added) + len(self._added) // _GROWTH, 1024))
         self._added[start:end] = vectors
         self._added_ids[start:end] = ids
         self._n_added = end
