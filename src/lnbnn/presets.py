@@ -10,7 +10,7 @@ from lnbnn.errors import UnknownNameError
 __all__ = ["PRESETS", "preset_params"]
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # What the constructors say: six scales every 8 pixels, up to 1,500 query descriptors, fewer once the lead is sure.
+    # What the constructors say: six scales every 8 pixels, 500 query descriptors, half once the lead is sure.
     "balanced": {},
     # The features of the authors' program, and every query descriptor.
     "paper": {

@@ -41,7 +41,7 @@ LOCATION_WEIGHTS = (1.6, 0.8, 0.0)
 
 SEARCHES: tuple[dict[str, Any], ...] = (
     {},
-    {"query_budget": 1000, "stop_confidence": 0.9},
+    {"index_params": {"n_probes": 4}},
     {"query_budget": 1000, "stop_confidence": 0.9, "index_params": {"n_probes": 2, "rerank_factor": 3}},
     {"query_budget": 500, "stop_confidence": 0.8, "index_params": {"n_probes": 2, "rerank_factor": 2}},
 )

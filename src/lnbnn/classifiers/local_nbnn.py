@@ -38,7 +38,7 @@ class LocalNBNN(NeighborClassifier):
         A registered name: "faiss", "exact" or "flann".
     index_params : dict, optional
         Settings of the index.
-    query_budget : int, float or None, default=1500
+    query_budget : int, float or None, default=500
         Use at most this many (int) or this share (float) of a query image's descriptors, evenly spread over scales and
         places (``random_state`` says from where on); None uses all.
     stop_confidence : float or None, default=0.95
@@ -93,7 +93,7 @@ class LocalNBNN(NeighborClassifier):
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
         index_params: dict[str, Any] | None = None,
-        query_budget: int | float | None = 1500,
+        query_budget: int | float | None = 500,
         stop_confidence: float | None = 0.95,
         match_score: str = "difference",
         background_rank: int | None = None,

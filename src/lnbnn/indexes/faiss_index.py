@@ -22,8 +22,8 @@ __all__ = ["FaissIndex", "default_n_lists"]
 _FORMS = ("auto", "flat", "ivf-8bit", "ivf-4bit")
 _FLAT_UP_TO = 20_000
 _MIN_FOR_CODES = 16  # fewer vectors cannot train 4-bit codes
-_MORE_PROBES_UP_TO = 100_000
 _ROWS_A_BLOCK = 1 << 16  # as FAISS takes them itself
+_N_PROBES = 8
 _TRAIN_ROWS_A_LIST = 100
 _ROWS_A_LIST = 2048
 _BRANCHES_TO_SEARCH = 4
@@ -45,7 +45,7 @@ class FaissIndex(Index):
         Number of inverted lists; by default the power of two nearest to one for 2,048 vectors, or to 0.7 times the
         square root of the number of vectors if that is more.
     n_probes : int, optional
-        Lists visited for each query: the accuracy knob. By default 4, or 8 up to 100,000 vectors.
+        Lists visited for each query: the accuracy knob. By default 8.
     rerank_factor : int, default=4
         4-bit form only: candidates compared again for each neighbour asked for (and never fewer than 16 in all).
     seed : int, default=0
@@ -218,8 +218,7 @@ class FaissIndex(Index):
         return selectors
 
     def _n_probes(self) -> int:
-        usual = 8 if self._require_table().n_rows <= _MORE_PROBES_UP_TO else 4
-        return min(self.n_probes or usual, self._structure.nlist)
+        return min(self.n_probes or _N_PROBES, self._structure.nlist)
 
     def _n_branches(self) -> int:
         """Branches of the tree looked into: 4, or as many as are sure to hold the lists to visit."""
