@@ -96,8 +96,9 @@ def stages(classifier: lnbnn.LocalNBNN, paths: tuple[str, ...]) -> dict[str, flo
     """CPU time of each stage of an answer: medians over the images, an image's best of a few repeats."""
     index = classifier.index_
     structure, table = index._structure, index._require_table()  # type: ignore[attr-defined]
-    in_tree = faiss.SearchParametersIVF(nprobe=4)
-    wide = faiss.SearchParametersIVF(nprobe=4, quantizer_params=in_tree)
+    n_probes = index._n_probes()  # type: ignore[attr-defined]
+    in_tree = faiss.SearchParametersIVF(nprobe=index._n_branches())  # type: ignore[attr-defined]
+    wide = faiss.SearchParametersIVF(nprobe=n_probes, quantizer_params=in_tree)
     tree = faiss.downcast_index(structure.quantizer)
     found = []
     for path in paths:
@@ -111,7 +112,7 @@ def stages(classifier: lnbnn.LocalNBNN, paths: tuple[str, ...]) -> dict[str, flo
             row = {
                 "read_and_decode_ms": best(lambda path=path: decode_gray(read_bytes(path), 300, name=path)) / 1000,
                 "extract_ms": best(lambda gray=gray: classifier.descriptor_.extract(gray)) / 1000,
-                "nearest_lists_us": best(lambda w=widened: tree.search(w, 4, params=in_tree)) / n,
+                "nearest_lists_us": best(lambda w=widened: tree.search(w, n_probes, params=in_tree)) / n,
                 "lists_and_codes_us": best(lambda w=widened: structure.search(w, 44, params=wide)) / n,
             }
         row["compare_again_us"] = best(lambda v=vectors, c=candidates: rerank(v, *table.parts, c, 11)) / n
