@@ -113,7 +113,7 @@ def render_presets() -> str:
     sift = read_record(HERE / "results" / "dense-sift.json").results
     lines += [
         "",
-        f"Measured on {machine['cores']} cores ({machine['cpu']}) with other work beside it; "
+        f"Measured on {machine['cores']} cores ({machine['cpu']}); "
         "± is one standard deviation over the splits.",
         f"Dense SIFT at the paper's settings takes {sift['ours_ms_median']:.1f} ms an image on one core, "
         f"{sift['ratio_median']:.0f} times as fast as OpenCV's SIFT on the same grid "
