@@ -252,6 +252,19 @@ def render_start_up() -> str:
     )
 
 
+def render_hot_spots() -> str:
+    """The lines of the program that an answer spends its time in."""
+    results = results_of("hot-spots")
+    if results is None:
+        return ""
+    lines = ["| function | line | share of the time, % |", "|---|---|---|"]
+    for row in results["lines"]:
+        function = row["function"].removeprefix("lnbnn.").removesuffix(".<locals>.<listcomp>")
+        lines.append(f"| `{function}` | `{row['line'].replace('|', chr(92) + '|')}` | {row['share']:.1f} |")
+    rest = 100 - sum(row["share"] for row in results["lines"])
+    return "\n".join([*lines, f"| the rest | | {rest:.1f} |", ""])
+
+
 def render_audit() -> str:
     """What the audit lists of labels that were swapped on purpose: a row a preset, share and threshold."""
     results = results_of("audit")
@@ -432,6 +445,7 @@ BLOCKS = {
     "search": render_search,
     "growth": render_growth,
     "start-up": render_start_up,
+    "hot-spots": render_hot_spots,
 }
 
 

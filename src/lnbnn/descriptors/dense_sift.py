@@ -130,6 +130,7 @@ class DenseSIFT(Descriptor):
         return _gather(sums, row_places, column_places, int(self.step_px), bin_size, weights, float(self.min_contrast))
 
 
+@lru_cache(maxsize=256)
 def _needed(length: int, step: int, bin_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where on one axis filtered values are needed, and which of these the four bins of each grid point are.
 
@@ -141,12 +142,14 @@ def _needed(length: int, step: int, bin_size: int) -> tuple[NDArray[np.int64], N
     return needed, np.searchsorted(needed, centres)
 
 
+@lru_cache(maxsize=64)
 def _triangle(bin_size: int) -> NDArray[np.float32]:
     """The triangle filter of unit height and support ``2 * bin_size - 1``."""
     offsets = np.arange(1 - bin_size, bin_size)
     return (1.0 - np.abs(offsets) / bin_size).astype(np.float32)
 
 
+@lru_cache(maxsize=64)
 def _window_weights(bin_size: int) -> NDArray[np.float32]:
     """Mean of the Gaussian window over the support of each of the 4 x 4 bins."""
     centres = bin_size * (np.arange(_N_BINS) - 0.5 * (_N_BINS - 1))
