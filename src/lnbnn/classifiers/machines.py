@@ -15,7 +15,15 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-__all__ = ["MACHINES", "Machines", "choose_c_and_blend", "linear_machines", "train_machines"]
+__all__ = [
+    "MACHINES",
+    "Machines",
+    "best_c_and_blend",
+    "choose_c_and_blend",
+    "held_out_scores",
+    "linear_machines",
+    "train_machines",
+]
 
 Linear: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Coefficients (n_classes, d) and intercepts."""
@@ -115,25 +123,50 @@ def choose_c_and_blend(
     Of equally good pairs the first is taken: the smaller C, then the smaller weight. The blend is in units of the
     spread of the machines' held-out scores; the weight returned is the blend times that spread.
     """
-    c_grid = MACHINES[machine][1] if c is None else (c,)
-    blend_grid = _BLEND_GRID if blend is None else (blend,)
-    n_classes = own.shape[1]
+    held_out = held_out_scores(vectors, labels, own.shape[1], machine=machine, seed=seed, c=c)
+    if not held_out:
+        return (0.01 if c is None else c), 0.0
+    return best_c_and_blend(held_out, own, labels, blend=blend)[1:]
+
+
+def held_out_scores(
+    vectors: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    n_classes: int,
+    *,
+    machine: str,
+    seed: int,
+    c: float | None = None,
+) -> dict[float, NDArray[np.float64]]:
+    """For each C to choose from, the scores of the machines that were trained without the image; none for one fold."""
     n_folds = min(_FOLDS, int(np.bincount(labels).min()))
     if n_folds < 2 or n_classes < 2:
-        return (0.01 if c is None else c), 0.0
+        return {}
     folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(vectors, labels))
-    found = []
-    for some_c in c_grid:
-        scores = np.zeros_like(own)
+    found = {}
+    for some_c in MACHINES[machine][1] if c is None else (c,):
+        found[some_c] = np.zeros((len(labels), n_classes))
         for train, test in folds:
             coef, intercept = linear_machines(vectors[train], labels[train], n_classes, some_c, machine=machine)
-            scores[test] = vectors[test] @ coef.T + intercept
+            found[some_c][test] = vectors[test] @ coef.T + intercept
+    return found
+
+
+def best_c_and_blend(
+    held_out: dict[float, NDArray[np.float64]],
+    own: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    *,
+    blend: float | None = None,
+) -> tuple[int, float, float]:
+    """How many answers are right with the best pair, its C, and its weight of the input's own scores."""
+    found = []
+    for c, scores in held_out.items():
         spread = float(scores.std())
-        for some_blend in blend_grid:
+        for some_blend in _BLEND_GRID if blend is None else (blend,):
             answers = np.argmax(scores + some_blend * spread * own, axis=1)
-            found.append((int(np.sum(answers == labels)), some_c, some_blend * spread))
-    _, best_c, weight = max(found, key=lambda entry: entry[0])
-    return best_c, weight
+            found.append((int(np.sum(answers == labels)), c, some_blend * spread))
+    return max(found, key=lambda entry: entry[0])
 
 
 def linear_machines(
