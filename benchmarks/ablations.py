@@ -9,14 +9,13 @@ finished fit is kept in runs/ at once, so that a run that was stopped goes on wh
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE, mean_per_class, show
+from common import HERE, mean_per_class, options_parser, show
 
 from lnbnn import LocalNBNN
 from lnbnn.classifiers.neighbors import image_of_id
@@ -70,8 +69,7 @@ FITS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """One search serves every way of scoring; what changes the index or the features is fitted anew."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--runs", type=Path, default=HERE / "runs")
     parser.add_argument("--finished", action="store_true", help="do no work: record the fits that are done")

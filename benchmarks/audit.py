@@ -9,13 +9,12 @@ stopped goes on where it was. Writes results/audit.json.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE, kept_part, mean_of, show, store_for
+from common import HERE, mean_of, options_parser, runs_by_preset, show, store_for
 
 from lnbnn import FeatureStore, LocalNBNN
 from lnbnn.audit import audit
@@ -32,20 +31,13 @@ LEVELS = [0.3, 0.5, 0.7, 0.9]
 
 def main() -> None:
     """Run the seeds and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--presets", nargs="+", default=["balanced", "deep"])
     parser.add_argument("--cache", type=Path, default=HERE / "runs" / "features", help="of deep features")
     options = parser.parse_args()
     data = load_caltech101(options.data)
-    runs = {
-        preset: [
-            kept_part(f"audit/{preset}-{seed}", lambda p=preset, s=seed: run(data, p, s, store_for(p, options.cache)))
-            for seed in options.seeds
-        ]
-        for preset in options.presets
-    }
+    runs = runs_by_preset("audit", lambda p, s: run(data, p, s, store_for(p, options.cache)), options)
     record = make_record(
         "audit",
         f"python benchmarks/audit.py --presets {' '.join(options.presets)} --seeds {' '.join(map(str, options.seeds))}",

@@ -8,7 +8,6 @@ stopped goes on where it was.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -19,20 +18,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+from common import HERE, options_parser
+
 from lnbnn.datasets.caltech101 import load_caltech101
 from lnbnn.datasets.folder import LabelledImages, write_list
 from lnbnn.datasets.splits import split_images
 from lnbnn.presets import PRESETS
 from lnbnn.records import make_record, write_record
 
-HERE = Path(__file__).resolve().parent.parent
 N_PREDICT = 41
 
 
 def main() -> None:
     """Run the splits asked for and write their record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--preset", choices=sorted(PRESETS), default="balanced")
     parser.add_argument("--train", type=int, default=15)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Callable
@@ -14,6 +15,13 @@ from lnbnn import FeatureStore
 
 HERE = Path(__file__).resolve().parent.parent
 """The project's folder: records go to ``results/`` in it, unfinished parts to ``runs/``."""
+
+
+def options_parser(doc: str | None) -> argparse.ArgumentParser:
+    """A script's options: its text is the help, and ``--data`` says where Caltech 101 is."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    return parser
 
 
 def mean_per_class(answers: np.ndarray, truth: np.ndarray) -> float:
@@ -38,6 +46,16 @@ def kept_part(name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         print(f"{path.name}: {done}", file=sys.stderr, flush=True)
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
+
+
+def runs_by_preset(
+    name: str, work: Callable[[str, int], dict[str, Any]], options: argparse.Namespace
+) -> dict[str, list[dict[str, Any]]]:
+    """``work(preset, seed)`` for the presets and seeds asked for, each kept in runs/ once it is done."""
+    return {
+        preset: [kept_part(f"{name}/{preset}-{seed}", lambda p=preset, s=seed: work(p, s)) for seed in options.seeds]
+        for preset in options.presets
+    }
 
 
 def mean_of(runs: list[Any]) -> Any:

@@ -15,7 +15,6 @@ split are among the test images of others. benchmarks/deep_choice.py repeats the
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE, mean_per_class, show
+from common import HERE, mean_per_class, options_parser, show
 from sklearn.linear_model import LogisticRegression
 
 from lnbnn import FeatureStore, LateFusion, LocalNBNN
@@ -46,8 +45,7 @@ CELLS, FUSED = "local-nbnn", "local-nbnn on two layers, pooled-svm, fused"
 
 def main() -> None:
     """Run the splits asked for and write their record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--train", type=int, default=15)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="only these")

@@ -8,7 +8,6 @@ Each finished trial is kept in runs/ at once. Writes results/deep-choice.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE, mean_per_class
+from common import HERE, mean_per_class, options_parser
 from deep import fused_layers
 
 from lnbnn import FeatureStore, LateFusion, LocalNBNN
@@ -72,8 +71,7 @@ TRIALS: dict[str, ImageClassifier] = {
 
 def main() -> None:
     """Run the trials on each split and write their record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--cache", type=Path, default=HERE / "runs" / "deep-features")
     options = parser.parse_args()

@@ -10,16 +10,14 @@ docs/images/frontier.png; each finished point is kept in runs/, so that a run th
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE, mean_per_class, show
+from common import HERE, mean_per_class, options_parser, show
 
 from lnbnn import DenseSIFT, LocalNBNN
 from lnbnn.datasets.caltech101 import load_caltech101
@@ -57,8 +55,7 @@ N_TIMED = 101
 
 def main() -> None:
     """Run the points that are not done yet, write the record and draw it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     start = time.perf_counter()

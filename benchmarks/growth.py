@@ -8,14 +8,12 @@ and t = a n^p to each curve.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE
+from common import HERE, options_parser
 
 from lnbnn import DenseSIFT
 from lnbnn.datasets.caltech101 import load_caltech101
@@ -34,8 +32,7 @@ REPEATS = 3
 
 def main() -> None:
     """Measure both curves and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     start = time.perf_counter()

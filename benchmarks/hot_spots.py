@@ -9,7 +9,6 @@ results/hot-spots.json.
 
 from __future__ import annotations
 
-import argparse
 import linecache
 import re
 import subprocess
@@ -19,7 +18,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from common import HERE
+from common import HERE, options_parser
 
 from lnbnn.datasets.caltech101 import load_caltech101
 from lnbnn.datasets.folder import write_list
@@ -34,8 +33,7 @@ FRAME = re.compile(r"^(?P<function>\S+) \((?P<file>.*):(?P<line>\d+)\)$")
 
 def main() -> None:
     """Fit a model, watch its answers, write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     options = parser.parse_args()
     start = time.perf_counter()
     train, test = split_images(load_caltech101(options.data), n_train=15, n_test=N_TEST, seed=0)

@@ -9,7 +9,6 @@ model is kept in runs/large.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -24,7 +23,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from common import HERE, show
+from common import HERE, options_parser, show
 
 import lnbnn
 from lnbnn.datasets.caltech101 import load_caltech101
@@ -42,8 +41,7 @@ REPEATS = 5
 
 def main() -> None:
     """Do the steps one after another and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--classes", type=int, default=101, help="fewer for a trial")
     options = parser.parse_args()
     start = time.perf_counter()

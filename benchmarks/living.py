@@ -10,7 +10,6 @@ is made once and kept in runs/living. Writes results/living.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -19,11 +18,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
 
-from common import HERE, show
+from common import HERE, options_parser, show
 
 import lnbnn
 from lnbnn.datasets.caltech101 import load_caltech101
@@ -39,8 +37,7 @@ MODEL = HERE / "runs" / "living" / "model"
 
 def main() -> None:
     """Time the changes and write their record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--loaded", action="store_true", help="also load the model, follow, and change it in memory")
     parser.add_argument("--prepare", action="store_true", help="only make the model")

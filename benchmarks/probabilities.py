@@ -8,13 +8,12 @@ and weights come from the training images alone. Writes results/probabilities.js
 
 from __future__ import annotations
 
-import argparse
 import time
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
+from common import HERE, options_parser
 
 from lnbnn.calibration import expected_calibration_error, fuse, log_probabilities, negative_log_likelihood
 from lnbnn.classifiers.fusion import LateFusion
@@ -28,7 +27,6 @@ from lnbnn.location import UNIT_LENGTH
 from lnbnn.records import make_record, write_record
 from lnbnn.store import FeatureStore
 
-HERE = Path(__file__).resolve().parent.parent
 N_CLASSES, N_TRAIN, N_TEST = 20, 15, 15
 DESCRIPTOR = {"bin_sizes": [8, 16], "step_px": 10}
 MEMBERS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -39,8 +37,7 @@ MEMBERS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 def main() -> None:
     """Run the seeds asked for and write their record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     options = parser.parse_args()
     data = load_caltech101(options.data)

@@ -9,13 +9,12 @@ of `lnbnn reproduce table2`, found in runs/ when that was run.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
-from common import HERE, mean_per_class, show
+from common import HERE, mean_per_class, options_parser, show
 
 from lnbnn.classifiers.machines import MACHINES, best_c_and_blend, held_out_scores, linear_machines
 from lnbnn.datasets.caltech101 import load_caltech101
@@ -31,8 +30,7 @@ INPUTS = ("local-nbnn", "nbnn")
 
 def main() -> None:
     """Search once for the training and the test images, then try every response on the same totals."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--runs", type=Path, default=HERE / "runs")
     parser.add_argument("--train", type=int, default=15)
     parser.add_argument("--seed", type=int, default=0)

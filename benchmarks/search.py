@@ -9,17 +9,15 @@ and named (hnswlib and kornia's torch are no dependencies of lnbnn).
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
-from common import HERE, mean_per_class
+from common import HERE, mean_per_class, options_parser
 
 from lnbnn import LocalNBNN
 from lnbnn.datasets.caltech101 import load_caltech101
@@ -103,8 +101,7 @@ WAYS: dict[str, tuple[Callable[[np.ndarray], Search], int]] = {
 
 def main() -> None:
     """Time every way and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--classes", type=int, default=6)
     parser.add_argument("--queries", type=int, default=500, help="descriptors an image")
     parser.add_argument("--seed", type=int, default=0)

@@ -8,12 +8,12 @@ No test image is read. Writes results/spatial-pyramid.json.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import options_parser
 from sklearn.model_selection import StratifiedKFold
 
 from lnbnn.classifiers.kernel_svm import fit_one_vs_all
@@ -54,8 +54,7 @@ GRIDS: dict[str, tuple[dict[str, Any], list[Any]]] = {  # settings of dense SIFT
 
 def main() -> None:
     """Try every choice and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     options = parser.parse_args()
     start = time.perf_counter()
     train, _ = split_images(load_caltech101(options.data), n_train=15, n_test=15, seed=0)

@@ -7,7 +7,6 @@ A model of some classes of Caltech 101 at the default settings is made and saved
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import faiss
 import numpy as np
-from common import HERE
+from common import HERE, options_parser
 
 import lnbnn
 from lnbnn.datasets.caltech101 import load_caltech101
@@ -43,8 +42,7 @@ OPEN = (
 
 def main() -> None:
     """Make the model, take the times, write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--classes", type=int, default=30)
     options = parser.parse_args()
     start = time.perf_counter()

@@ -14,7 +14,6 @@ costs next to nothing.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -26,7 +25,7 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-from common import show
+from common import options_parser, show
 
 from lnbnn.affine import apply_affine, fit_affine
 from lnbnn.atomic import atomic_path
@@ -65,8 +64,7 @@ MEASURES = ("accuracy", "accuracy_small", "accuracy_large", "answers_large")
 
 def main() -> None:
     """Run the seeds asked for and write their record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=None, help="101_ObjectCategories; default: LNBNN_CALTECH101")
+    parser = options_parser(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--choose", action="store_true", help="choose the defaults of nbnn-affine instead")
     options = parser.parse_args()
