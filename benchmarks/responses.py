@@ -2,19 +2,19 @@
 
 Cross-validated accuracy on the training images (their responses leave the image itself out) is what chooses; the
 accuracy on the test images stands beside it and chooses nothing. Writes results/responses.json. The searches are those
-of `lnbnn reproduce table2`, found in runs/ when that was run.
+of `lnbnn reproduce table2`, found in runs/ when that was run; what is done is kept there too.
 
     python benchmarks/responses.py
 """
 
 from __future__ import annotations
 
-import sys
+import itertools
 import time
 from pathlib import Path
 
 import numpy as np
-from common import HERE, mean_per_class, options_parser, show
+from common import HERE, kept_part, mean_per_class, options_parser, show
 
 from lnbnn.classifiers.machines import MACHINES, best_c_and_blend, held_out_scores, linear_machines
 from lnbnn.datasets.caltech101 import load_caltech101
@@ -26,6 +26,7 @@ from lnbnn.records import make_record, write_record
 from lnbnn.responses import RESPONSES, own_and_response
 
 INPUTS = ("local-nbnn", "nbnn")
+POOLINGS = {1: "whole image", 5: "whole image and quarters"}
 
 
 def main() -> None:
@@ -39,9 +40,10 @@ def main() -> None:
     lab = Lab("caltech101", load_caltech101(options.data), options.runs, progress=show)
     split = {"n_train": options.train, "n_test": SETTINGS["n_test"], "seed": options.seed}
     inputs = {name: SETTINGS["params"][name] for name in INPUTS}
-    results = {
-        name: try_all(lab.get(responses_part(name, split, params)), options.seed) for name, params in inputs.items()
-    }
+    results = {}
+    for name, params in inputs.items():
+        kept = lab.get(responses_part(name, split, params))
+        results[name] = try_all(kept, options.seed, f"responses/{name}-{options.train}-{options.seed}")
     record = make_record(
         "responses",
         f"python benchmarks/responses.py --train {options.train} --seed {options.seed}",
@@ -53,40 +55,49 @@ def main() -> None:
     write_record(HERE / "results" / f"{record.name}.json", record)
 
 
-def try_all(kept: Arrays, seed: int) -> dict[str, object]:
+def try_all(kept: Arrays, seed: int, folder: str) -> dict[str, object]:
     """Accuracy of the totals themselves, and of machines on each response: cross-validated and on the test images."""
-    labels, truth = kept["labels"], kept["truth"]
     plain = {
-        "training images left out": mean_per_class(np.argmin(kept["reference_totals"][:, 0], axis=1), labels),
-        "test": mean_per_class(np.argmin(kept["totals"][:, 0], axis=1), truth),
+        "training images left out": mean_per_class(np.argmin(kept["reference_totals"][:, 0], axis=1), kept["labels"]),
+        "test": mean_per_class(np.argmin(kept["totals"][:, 0], axis=1), kept["truth"]),
     }
-    rows = []
-    for n_cells, pooling in ((1, "whole image"), (5, "whole image and quarters")):
-        for kind in RESPONSES:
-            own, known = vectors(kept["reference_totals"][:, :n_cells], kept["n_reference_descriptors"], kind)
-            own_test, asked = vectors(kept["totals"][:, :n_cells], kept["n_descriptors"], kind)
-            mean, spread = known.mean(axis=0), known.std(axis=0)
-            spread[spread == 0] = 1.0
-            known, asked = (known - mean) / spread, (asked - mean) / spread
-            for machine in MACHINES:
-                held_out = held_out_scores(known, labels, own.shape[1], machine=machine, seed=seed)
-                for blend in (0.0, None):
-                    n_right, c, weight = best_c_and_blend(held_out, own, labels, blend=blend)
-                    coef, intercept = linear_machines(known, labels, own.shape[1], c, machine=machine)
-                    scores = asked @ coef.T + intercept + weight * own_test
-                    row = {
-                        "response": kind,
-                        "pooling": pooling,
-                        "machine": machine,
-                        "blend": "none" if blend == 0 else "chosen",
-                        "C": c,
-                        "own_weight": round(weight, 4),
-                        "cross-validated": round(100 * n_right / len(labels), 2),
-                        "test": mean_per_class(np.argmax(scores, axis=1), truth),
-                    }
-                    print(row, file=sys.stderr, flush=True)
-                    rows.append(row)
+    rows: list[dict[str, object]] = []
+    for n_cells, kind, machine in itertools.product(POOLINGS, RESPONSES, MACHINES):
+        done = kept_part(
+            f"{folder}/{kind}-{n_cells}-{machine}",
+            lambda n=n_cells, k=kind, m=machine: {"rows": try_one(kept, seed, n, k, m)},
+        )
+        rows += done["rows"]
     return {"input": plain, "machines": rows}
+
+
+def try_one(kept: Arrays, seed: int, n_cells: int, kind: str, machine: str) -> list[dict[str, object]]:
+    """Machines on one response, without and with a share of the input's own scores."""
+    labels, truth = kept["labels"], kept["truth"]
+    own, known = vectors(kept["reference_totals"][:, :n_cells], kept["n_reference_descriptors"], kind)
+    own_test, asked = vectors(kept["totals"][:, :n_cells], kept["n_descriptors"], kind)
+    mean, spread = known.mean(axis=0), known.std(axis=0)
+    spread[spread == 0] = 1.0
+    known, asked = (known - mean) / spread, (asked - mean) / spread
+    held_out = held_out_scores(known, labels, own.shape[1], machine=machine, seed=seed)
+    rows: list[dict[str, object]] = []
+    for blend in (0.0, None):
+        n_right, c, weight = best_c_and_blend(held_out, own, labels, blend=blend)
+        coef, intercept = linear_machines(known, labels, own.shape[1], c, machine=machine)
+        scores = asked @ coef.T + intercept + weight * own_test
+        rows.append(
+            {
+                "response": kind,
+                "pooling": POOLINGS[n_cells],
+                "machine": machine,
+                "blend": "none" if blend == 0 else "chosen",
+                "C": c,
+                "own_weight": round(weight, 4),
+                "cross-validated": round(100 * n_right / len(labels), 2),
+                "test": mean_per_class(np.argmax(scores, axis=1), truth),
+            }
+        )
+    return rows
 
 
 def vectors(totals: np.ndarray, counts: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:

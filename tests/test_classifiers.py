@@ -816,7 +816,7 @@ def many_features(center, seed):
 
 def two_clouds(apart, **settings):
     training = [many_features(100, 0), many_features(100 + apart, 1)]
-    return LocalNBNN(location_weight=0.0, n_jobs=1, **settings).fit(training, ["low", "high"])
+    return LocalNBNN(location_weight=0.0, n_jobs=1, query_budget=None, **settings).fit(training, ["low", "high"])
 
 
 def test_clear_answers_stop_early():

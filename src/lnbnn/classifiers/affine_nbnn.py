@@ -85,7 +85,7 @@ class AffineNBNN(NBNN):
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
         index_params: dict[str, Any] | None = None,
-        query_budget: int | float | None = 1500,
+        query_budget: int | float | None = 500,
         n_jobs: int | None = None,
         random_state: int = 0,
     ) -> None:

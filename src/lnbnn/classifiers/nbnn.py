@@ -55,7 +55,7 @@ class NBNN(NeighborClassifier):
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
         index_params: dict[str, Any] | None = None,
-        query_budget: int | float | None = 1500,
+        query_budget: int | float | None = 500,
         stop_confidence: float | None = 0.95,
         n_jobs: int | None = None,
         random_state: int = 0,

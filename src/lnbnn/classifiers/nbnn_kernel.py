@@ -160,7 +160,7 @@ class NBNNKernel(ResponseKernel, NBNN):
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
         index_params: dict[str, Any] | None = None,
-        query_budget: int | float | None = 1500,
+        query_budget: int | float | None = 500,
         n_jobs: int | None = None,
         random_state: int = 0,
     ) -> None:
@@ -212,7 +212,7 @@ class LocalNBNNKernel(ResponseKernel, LocalNBNN):
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
         index_params: dict[str, Any] | None = None,
-        query_budget: int | float | None = 1500,
+        query_budget: int | float | None = 500,
         match_score: str = "difference",
         background_rank: int | None = None,
         background_other_class: bool = False,
