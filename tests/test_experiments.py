@@ -203,7 +203,9 @@ def test_growth_by_hand(times, exponent, exact):
 def test_kernel_part_scores_as_the_kernel_itself(lab, machine):
     params = {"index": "exact", "descriptor_params": {"bin_sizes": [4], "step_px": 7, "longest_side": 48}}
     split = {"n_train": 4, "n_test": 2, "seed": 0}
-    arrays = lab.get(kernel_part("local-nbnn-kernel", machine, responses_part("local-nbnn", split, params)))
+    arrays = lab.get(
+        kernel_part("local-nbnn-kernel", {"machine": machine}, responses_part("local-nbnn", split, params))
+    )
     train, test = lab.split(4, 2, 0)
     kernel = LocalNBNNKernel(machine=machine, **params).fit(train.paths, train.labels)
     assert arrays["totals"] == pytest.approx(kernel.totals(test.paths), rel=1e-5)

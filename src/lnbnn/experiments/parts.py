@@ -63,7 +63,7 @@ def responses_part(method: str, split: dict[str, int], params: dict[str, Any]) -
     return Part(f"{method}-responses", {**split, "params": full_params(method, params)}, compute)
 
 
-def kernel_part(kernel: str, machine: str, responses: Part) -> Part:
+def kernel_part(kernel: str, params: dict[str, Any], responses: Part) -> Part:
     """A kernel on kept responses, and the method below it. Its arrays: ``truth``, ``totals``, ``scores``, ``chosen``.
 
     ``chosen`` holds C and the weight of the method's own scores.
@@ -71,7 +71,7 @@ def kernel_part(kernel: str, machine: str, responses: Part) -> Part:
 
     def compute(lab: Lab) -> Arrays:
         kept = lab.get(responses)
-        classifier: Any = resolve(CLASSIFIERS, kernel, "method")(machine=machine)
+        classifier: Any = resolve(CLASSIFIERS, kernel, "method")(**params)
         n_cells = sum(4**level for level in range(classifier.levels))
 
         def rows(totals: str, counts: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -82,7 +82,8 @@ def kernel_part(kernel: str, machine: str, responses: Part) -> Part:
             return np.stack([own for own, _ in pairs]), np.stack([response for _, response in pairs])
 
         own, responses_known = rows("reference_totals", "n_reference_descriptors")
-        trained = train_machines(own, responses_known, kept["labels"], machine=machine, seed=classifier.random_state)
+        settings = {"machine": classifier.machine, "seed": classifier.random_state}
+        trained = train_machines(own, responses_known, kept["labels"], **settings)
         return {
             "truth": kept["truth"],
             "totals": kept["totals"][:, 0],
@@ -90,7 +91,9 @@ def kernel_part(kernel: str, machine: str, responses: Part) -> Part:
             "chosen": np.array([trained.C, trained.own_weight]),
         }
 
-    return Part(kernel, {**responses.settings, "machine": machine}, compute)
+    chosen = resolve(CLASSIFIERS, kernel, "method")(**params).plain_params()
+    own = {name: chosen[name] for name in ("response", "machine", "levels")}
+    return Part(kernel, {**responses.settings, **own}, compute)
 
 
 def scores_part(method: str, split: dict[str, int], params: dict[str, Any]) -> Part:
