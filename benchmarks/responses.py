@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=HERE / "runs")
     parser.add_argument("--train", type=int, default=15)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--finished", action="store_true", help="do no work: record the responses that are done")
     options = parser.parse_args()
     start = time.perf_counter()
     lab = Lab("caltech101", load_caltech101(options.data), options.runs, progress=show)
@@ -43,10 +44,12 @@ def main() -> None:
     results = {}
     for name, params in inputs.items():
         kept = lab.get(responses_part(name, split, params))
-        results[name] = try_all(kept, options.seed, f"responses/{name}-{options.train}-{options.seed}")
+        folder = f"responses/{name}-{options.train}-{options.seed}"
+        results[name] = try_all(kept, options.seed, folder, finished=options.finished)
     record = make_record(
         "responses",
-        f"python benchmarks/responses.py --train {options.train} --seed {options.seed}",
+        f"python benchmarks/responses.py --train {options.train} --seed {options.seed}"
+        + " --finished" * options.finished,
         settings={"inputs": inputs, **split},
         seeds=[options.seed],
         results=results,
@@ -55,7 +58,7 @@ def main() -> None:
     write_record(HERE / "results" / f"{record.name}.json", record)
 
 
-def try_all(kept: Arrays, seed: int, folder: str) -> dict[str, object]:
+def try_all(kept: Arrays, seed: int, folder: str, *, finished: bool) -> dict[str, object]:
     """Accuracy of the totals themselves, and of machines on each response: cross-validated and on the test images."""
     plain = {
         "training images left out": mean_per_class(np.argmin(kept["reference_totals"][:, 0], axis=1), kept["labels"]),
@@ -63,8 +66,11 @@ def try_all(kept: Arrays, seed: int, folder: str) -> dict[str, object]:
     }
     rows: list[dict[str, object]] = []
     for n_cells, kind, machine in itertools.product(POOLINGS, RESPONSES, MACHINES):
+        name = f"{folder}/{kind}-{n_cells}-{machine}"
+        if finished and not (HERE / "runs" / f"{name}.json").exists():
+            continue
         done = kept_part(
-            f"{folder}/{kind}-{n_cells}-{machine}",
+            name,
             lambda n=n_cells, k=kind, m=machine: {"rows": try_one(kept, seed, n, k, m)},
         )
         rows += done["rows"]
