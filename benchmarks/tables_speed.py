@@ -75,8 +75,9 @@ def render_frontier() -> str:
     ]
     for place, point in rows:
         preset = f"preset `{names[place]}`" if place in names else ""
+        queries = f"{point['query_budget']:,}" if point["query_budget"] else "all"
         lines.append(
-            f"| {point['grid']} | {point['n_probes']}, {point['rerank_factor']} | {point['query_budget']:,} "
+            f"| {point['grid']} | {point['n_probes']}, {point['rerank_factor']} | {queries} "
             f"| {point['stop_confidence'] or 'all asked for'} | {point['accuracy']:.1f} | {point['extract_ms']:.1f} "
             f"| {point['classify_ms']:.1f} | {preset} |"
         )
