@@ -62,6 +62,7 @@ FITS: dict[str, dict[str, Any]] = {
     "alpha=2.0": {"location_weight": 2.0},
     "RootSIFT, alpha=1.2": {"descriptor": "root-sift", "location_weight": 1.2},
     "RootSIFT, alpha=1.6": {"descriptor": "root-sift", "location_weight": 1.6},
+    **{f"an octave of size weighs {w}": {"scale_weight": w} for w in (0.0, 0.15, 0.2, 0.3, 0.4)},
     **{f"{n} lists visited": {"index_params": {"n_probes": n}} for n in (4, 16, 32)},
 }
 """What changes the features or the index, each at the paper's k."""

@@ -62,6 +62,7 @@ CLASSIFIER_METHODS = [
     "totals",
     "updates",
     "used_location_weight",
+    "used_scale_weight",
 ]
 
 

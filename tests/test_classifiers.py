@@ -10,6 +10,7 @@ import pickle
 
 import numpy as np
 import pytest
+from forged import forge_manifest
 from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -301,7 +302,7 @@ def test_features_of_any_kind(method):
     classifier = make(method).fit(sets[:4], [0, 1, 0, 1])
     assert classifier.predict(sets[4:]).tolist() == [0, 1]
     with pytest.raises(
-        InvalidInputError, match=r"queries must be float32 of shape \(n, 1[02]\)|must have the length 10"
+        InvalidInputError, match=r"queries must be float32 of shape \(n, 1[03]\)|must have the length 10"
     ):
         classifier.predict([grating(20, seed=5)])
 
@@ -471,6 +472,7 @@ def test_bad_settings(method, changes, message):
     ("changes", "message"),
     [
         ({"location_weight": 2.5}, "location_weight must be from 0"),
+        ({"scale_weight": 0.5}, "scale_weight must be from 0"),
         ({"index_params": {"speed": 1}}, "'exact' has no setting 'speed'"),
     ],
 )
@@ -564,6 +566,7 @@ def assert_same_model(again, classifier):
         {"index": "faiss", "index_params": {"form": "ivf-8bit", "n_lists": 2}},
         {"query_budget": 0.5, "random_state": 3},
         {"location_weight": 0},
+        {"scale_weight": 0.1},
     ],
 )
 def test_save_and_load(method, changes, tmp_path):
@@ -574,9 +577,20 @@ def test_save_and_load(method, changes, tmp_path):
     expected = {**classifier.get_params(deep=False), "n_jobs": None}  # threads belong to a machine, not to a model
     if "location_weight" in expected:
         expected["location_weight"] = classifier.used_location_weight()
+        expected["scale_weight"] = classifier.used_scale_weight()
     assert again.get_params(deep=False) == expected
     again.save(tmp_path / "copy")
     assert_same_model(load(tmp_path / "copy"), classifier)
+
+
+def test_a_model_made_before_scale_weight_ignores_sizes(tmp_path):
+    classifier = fitted("local-nbnn", scale_weight=0.0)
+    classifier.save(tmp_path / "model")
+    params = {name: value for name, value in classifier.plain_params().items() if name != "scale_weight"}
+    forge_manifest(tmp_path / "model", params=params)
+    again = load(tmp_path / "model")
+    assert again.scale_weight == 0.0
+    assert_same_model(again, classifier)
 
 
 def test_save_integer_labels(method, tmp_path):
@@ -690,6 +704,19 @@ def test_location_decides_between_equal_patches():
         if method == "local-nbnn":
             classifier.set_params(n_neighbors=2)
         assert classifier.fit(reference, labels).predict([at(0.15), at(0.8)]).tolist() == ["left", "right"]
+
+
+def test_size_decides_between_equal_patches():
+    # The same patch at the same place, in three sizes.
+    def of_side(side):
+        return ImageFeatures(np.array([[50, 50]], np.uint8), [[0.5, 0.5]], [side], (100, 100))
+
+    reference, labels = [of_side(10), of_side(80), of_side(30)], ["small", "large", "middling"]
+    for method in sorted({*NEIGHBOR_METHODS} - {*KERNEL_METHODS}):
+        classifier = resolve(CLASSIFIERS, method, "method")(scale_weight=0.25, index="exact")
+        if method == "local-nbnn":
+            classifier.set_params(n_neighbors=2)
+        assert classifier.fit(reference, labels).predict([of_side(12), of_side(70)]).tolist() == ["small", "large"]
 
 
 @pytest.mark.parametrize("n_neighbors", [0, -1, 2.5])
@@ -816,7 +843,9 @@ def many_features(center, seed):
 
 def two_clouds(apart, **settings):
     training = [many_features(100, 0), many_features(100 + apart, 1)]
-    return LocalNBNN(location_weight=0.0, n_jobs=1, query_budget=None, **settings).fit(training, ["low", "high"])
+    return LocalNBNN(location_weight=0.0, scale_weight=0.0, n_jobs=1, query_budget=None, **settings).fit(
+        training, ["low", "high"]
+    )
 
 
 def test_clear_answers_stop_early():

@@ -1,4 +1,4 @@
-"""Location weighting: two more dimensions."""
+"""Place and size of a patch: three more dimensions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from synthetic import make_features
 
 from lnbnn import ImageFeatures
 from lnbnn.errors import InvalidInputError
-from lnbnn.location import MAX_LOCATION_WEIGHT, append_location, check_location_weight
+from lnbnn.location import (
+    MAX_LOCATION_WEIGHT,
+    MAX_SCALE_WEIGHT,
+    append_location,
+    check_location_weight,
+    check_scale_weight,
+)
 
 
 def features_at(xy, descriptors):
@@ -39,6 +45,31 @@ def test_one_distance_is_the_sum_of_both():
     appearance = ((features.descriptors[0] - features.descriptors[1]) ** 2).sum()
     place = ((features.xy[0] - features.xy[1]) ** 2).sum()
     assert np.isclose(((first - second) ** 2).sum(), appearance + 1.3**2 * place, rtol=1e-5)
+
+
+def sized(scale, dtype=np.uint8):
+    """Patches of these sides at (0.5, 0.25) of an image of 300 x 200 pixels."""
+    n = len(scale)
+    return ImageFeatures(np.full((n, 1), 7, dtype), np.tile([0.5, 0.25], (n, 1)), np.array(scale), (300, 200))
+
+
+def test_8_bit_octaves_by_hand():
+    # 300 -> 0 halvings; 75 -> 2, int(2 * 0.25 * 127 + 0.5) = 64; 16 -> log2(18.75) = 4.2288, int(134.76) = 134
+    vectors = append_location(sized([300, 75, 16]), 1.6, 0.25)
+    assert vectors.dtype == np.uint8
+    assert vectors.tolist() == [[7, 0, 102, 51], [7, 64, 102, 51], [7, 134, 102, 51]]
+
+
+def test_float_octaves_keep_their_unit_and_need_no_location():
+    vectors = append_location(sized([150, 75], np.float32), 0.0, 0.3)
+    assert vectors.dtype == np.float32
+    assert np.allclose(vectors, [[7, 0.3], [7, 0.6]])
+
+
+def test_octaves_end_at_the_whole_image_and_at_five_halvings():
+    # 600 px is larger than the image; 300 / 2**5 = 9.375; the largest weight of 5 octaves is int(0.4 * 5 * 127 + 0.5)
+    vectors = append_location(sized([600, 9.375, 4, 0]), 0.0, MAX_SCALE_WEIGHT)
+    assert vectors[:, 1].tolist() == [0, 254, 254, 254]
 
 
 def test_weight_zero_leaves_the_descriptors_as_they_are():
@@ -77,6 +108,17 @@ def test_bad_weights(weight):
 def test_weights_that_are_no_numbers(weight):
     with pytest.raises(InvalidInputError, match="location_weight"):
         check_location_weight(weight)
+
+
+@pytest.mark.parametrize("weight", [0, 0.25, 0.4])
+def test_good_scale_weights(weight):
+    check_scale_weight(weight)
+
+
+@pytest.mark.parametrize("weight", [-0.1, 0.41, math.nan, "heavy"])
+def test_bad_scale_weights(weight):
+    with pytest.raises(InvalidInputError, match=f"scale_weight must be from 0 .size ignored. to 0.4; got {weight!r}"):
+        check_scale_weight(weight)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5])

@@ -103,8 +103,7 @@ def _estimate(
     normalization = descriptor.normalization
     if normalization is not None:
         item_bytes, n_dims = 1, min(n_dims, normalization.n_components or n_dims)
-    weight = descriptor.location_weight if classifier.location_weight is None else classifier.location_weight
-    n_dims += 2 if weight else 0
+    n_dims += (2 if classifier.used_location_weight() else 0) + (1 if classifier.used_scale_weight() else 0)
     width = -(-n_dims // 8) * 8
     bytes_a_row = n_dims * item_bytes + 8 + width // 8 + 8  # the vector, its id, its 4-bit codes, its number in a list
     index_bytes = n_descriptors * bytes_a_row

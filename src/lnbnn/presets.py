@@ -12,9 +12,10 @@ __all__ = ["PRESETS", "preset_params"]
 PRESETS: dict[str, dict[str, Any]] = {
     # What the constructors say: six scales every 8 pixels, 500 query descriptors, half once the lead is sure.
     "balanced": {},
-    # The features of the authors' program, and every query descriptor.
+    # The features and distances of the authors' program, and every query descriptor.
     "paper": {
         "descriptor_params": {"bin_sizes": [4, 6, 9], "step_px": 3},
+        "scale_weight": 0.0,
         "query_budget": None,
         "stop_confidence": None,
     },

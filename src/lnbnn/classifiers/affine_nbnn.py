@@ -31,7 +31,8 @@ class AffineNBNN(NBNN):
         How strongly alpha is held near 1 and beta near 0; see :func:`lnbnn.affine.fit_affine`.
     balance : float, default=0.5
         In learning, an image of a class of n counts n ** -balance: every image the same at 0, every class at 1.
-    location_weight, descriptor, descriptor_params, index, index_params, query_budget, n_jobs, random_state
+    location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget
+    n_jobs, random_state
         As of :class:`~lnbnn.classifiers.nbnn.NBNN`.
 
     Attributes
@@ -81,6 +82,7 @@ class AffineNBNN(NBNN):
         regularization: float = 0.01,
         balance: float = 0.5,
         location_weight: float | None = None,
+        scale_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
@@ -93,6 +95,7 @@ class AffineNBNN(NBNN):
         self.balance = balance
         super().__init__(
             location_weight=location_weight,
+            scale_weight=scale_weight,
             descriptor=descriptor,
             descriptor_params=descriptor_params,
             index=index,

@@ -268,7 +268,7 @@ class ImageClassifier(LivingMixin, AnswerMixin):
         """The fitted classifier that :meth:`save` wrote; the manifest's fields are checked as they are taken."""
         folder, manifest = snapshot.folder, snapshot.manifest
         try:
-            classifier = cls(**manifest["params"])
+            classifier = cls(**cls._stored_params(manifest))
             classifier.check_settings()
             classifier.descriptor_ = classifier._make_descriptor()
             n_dims, dtype = manifest["features"]
@@ -286,6 +286,12 @@ class ImageClassifier(LivingMixin, AnswerMixin):
         finally:
             warm_up.join()
         return classifier
+
+    @classmethod
+    def _stored_params(cls, manifest: dict[str, Any]) -> dict[str, Any]:
+        """The constructor's keywords that a manifest holds."""
+        params: dict[str, Any] = manifest["params"]
+        return params
 
     def _reopen(self, snapshot: Snapshot) -> None:
         n_jobs = self.n_jobs

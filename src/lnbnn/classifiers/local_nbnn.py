@@ -30,6 +30,8 @@ class LocalNBNN(NeighborClassifier):
         k: a descriptor speaks for the classes among its k nearest neighbours.
     location_weight : float, optional
         alpha: weight of a patch's place in the image, 0 to 2; by default what suits the descriptor, 1.6 for dense SIFT.
+    scale_weight : float, optional
+        Weight of an octave of a patch's size, 0 to 0.4; by default what suits the descriptor, 0.25 for dense SIFT.
     descriptor : str or Descriptor, default="dense-sift"
         A registered name, or a descriptor object.
     descriptor_params : dict, optional
@@ -89,6 +91,7 @@ class LocalNBNN(NeighborClassifier):
         n_neighbors: int = 10,
         *,
         location_weight: float | None = None,
+        scale_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
@@ -104,6 +107,7 @@ class LocalNBNN(NeighborClassifier):
     ) -> None:
         self.n_neighbors = n_neighbors
         self.location_weight = location_weight
+        self.scale_weight = scale_weight
         self.descriptor = descriptor
         self.descriptor_params = descriptor_params
         self.index = index

@@ -25,7 +25,7 @@ class LogOddsNBNN(NBNN):
     ----------
     positive_only : bool, default=True
         Use only the increments that speak for a class. The paper finds that the rest is not needed.
-    location_weight, descriptor, descriptor_params, index, index_params, query_budget
+    location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget
     stop_confidence, n_jobs, random_state
         As of :class:`~lnbnn.classifiers.nbnn.NBNN`.
 
@@ -50,6 +50,7 @@ class LogOddsNBNN(NBNN):
         *,
         positive_only: bool = True,
         location_weight: float | None = None,
+        scale_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
@@ -62,6 +63,7 @@ class LogOddsNBNN(NBNN):
         self.positive_only = positive_only
         super().__init__(
             location_weight=location_weight,
+            scale_weight=scale_weight,
             descriptor=descriptor,
             descriptor_params=descriptor_params,
             index=index,

@@ -26,6 +26,8 @@ class NBNN(NeighborClassifier):
     ----------
     location_weight : float, optional
         alpha: weight of a patch's place in the image, 0 to 2; by default what suits the descriptor, 1.6 for dense SIFT.
+    scale_weight : float, optional
+        Weight of an octave of a patch's size, 0 to 0.4; by default what suits the descriptor, 0.25 for dense SIFT.
     descriptor, descriptor_params, index, index_params, query_budget, stop_confidence, n_jobs, random_state
         As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; each class has an index of its own.
 
@@ -51,6 +53,7 @@ class NBNN(NeighborClassifier):
         self,
         *,
         location_weight: float | None = None,
+        scale_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
@@ -61,6 +64,7 @@ class NBNN(NeighborClassifier):
         random_state: int = 0,
     ) -> None:
         self.location_weight = location_weight
+        self.scale_weight = scale_weight
         self.descriptor = descriptor
         self.descriptor_params = descriptor_params
         self.index = index

@@ -141,7 +141,8 @@ class NBNNKernel(ResponseKernel, NBNN):
         Regularisation of the SVMs; by default chosen by cross-validation on the training images.
     blend : float, optional
         Share of the input's own score of a class beside the machine's; 0 is the SVMs alone. By default chosen with C.
-    location_weight, descriptor, descriptor_params, index, index_params, query_budget, n_jobs, random_state
+    location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget
+    n_jobs, random_state
         As of :class:`~lnbnn.classifiers.nbnn.NBNN`.
     """
 
@@ -156,6 +157,7 @@ class NBNNKernel(ResponseKernel, NBNN):
         C: float | None = None,
         blend: float | None = None,
         location_weight: float | None = None,
+        scale_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
@@ -171,6 +173,7 @@ class NBNNKernel(ResponseKernel, NBNN):
         self.blend = blend
         super().__init__(
             location_weight=location_weight,
+            scale_weight=scale_weight,
             descriptor=descriptor,
             descriptor_params=descriptor_params,
             index=index,
@@ -191,7 +194,8 @@ class LocalNBNNKernel(ResponseKernel, LocalNBNN):
         k of Local NBNN.
     response, machine, levels, C, blend
         As of :class:`NBNNKernel`.
-    location_weight, descriptor, descriptor_params, index, index_params, query_budget, n_jobs, random_state
+    location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget
+    n_jobs, random_state
     match_score, background_rank, background_other_class, normalize_classes
         As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`.
     """
@@ -208,6 +212,7 @@ class LocalNBNNKernel(ResponseKernel, LocalNBNN):
         C: float | None = None,
         blend: float | None = None,
         location_weight: float | None = None,
+        scale_weight: float | None = None,
         descriptor: str | Descriptor = "dense-sift",
         descriptor_params: dict[str, Any] | None = None,
         index: str = "faiss",
@@ -228,6 +233,7 @@ class LocalNBNNKernel(ResponseKernel, LocalNBNN):
         super().__init__(
             n_neighbors,
             location_weight=location_weight,
+            scale_weight=scale_weight,
             descriptor=descriptor,
             descriptor_params=descriptor_params,
             index=index,

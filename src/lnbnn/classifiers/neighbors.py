@@ -19,7 +19,7 @@ from lnbnn.features import ImageFeatures
 from lnbnn.image_table import MAX_DESCRIPTORS
 from lnbnn.indexes import Index, LeaveOut, make_index
 from lnbnn.intake import check_label_kind
-from lnbnn.location import append_location, check_location_weight
+from lnbnn.location import append_location, check_location_weight, check_scale_weight
 from lnbnn.normalization import same_normalizer
 from lnbnn.scoring import Updates, joined, lead_z
 
@@ -62,6 +62,7 @@ class NeighborClassifier(ImageClassifier):
     """Whether the scores are sums of what the descriptors say, so that they can be shown on the picture."""
 
     location_weight: float | None
+    scale_weight: float | None
     index: str
     index_params: dict[str, Any] | None
     query_budget: int | float | None
@@ -194,14 +195,21 @@ class NeighborClassifier(ImageClassifier):
         """The updates of query vectors, with a range of descriptor ids left out of the index."""
 
     def plain_params(self) -> dict[str, Any]:
-        """The settings as plain values, with the location weight that is used."""
-        return super().plain_params() | {"location_weight": self.used_location_weight()}
+        """The settings as plain values, with the weights of place and size that are used."""
+        used = {"location_weight": self.used_location_weight(), "scale_weight": self.used_scale_weight()}
+        return super().plain_params() | used
+
+    @classmethod
+    def _stored_params(cls, manifest: dict[str, Any]) -> dict[str, Any]:
+        return {"scale_weight": 0.0, **super()._stored_params(manifest)}  # models made before this setting have none
 
     def check_settings(self) -> None:
         """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
         super().check_settings()
         if self.location_weight is not None:
             check_location_weight(self.location_weight)
+        if self.scale_weight is not None:
+            check_scale_weight(self.scale_weight)
         make_index(self.index, self.index_params)
         budget = self.query_budget
         if budget is not None:
@@ -268,13 +276,19 @@ class NeighborClassifier(ImageClassifier):
         return float(n_descriptors if rows is None else len(rows)) if self.has_patch_evidence else 1.0
 
     def _vectors(self, features: ImageFeatures) -> NDArray[np.generic]:
-        return append_location(features, self.used_location_weight())
+        return append_location(features, self.used_location_weight(), self.used_scale_weight())
 
     def used_location_weight(self) -> float:
         """The weight of a patch's place: the setting, or what suits the descriptor where it is None."""
         if self.location_weight is not None:
             return float(self.location_weight)
         return float((self.descriptor_ if hasattr(self, "descriptor_") else self._make_descriptor()).location_weight)
+
+    def used_scale_weight(self) -> float:
+        """The weight of an octave of a patch's size: the setting, or what suits the descriptor where it is None."""
+        if self.scale_weight is not None:
+            return float(self.scale_weight)
+        return float((self.descriptor_ if hasattr(self, "descriptor_") else self._make_descriptor()).scale_weight)
 
     def _budget_rows(self, n: int) -> NDArray[np.intp] | None:
         """Which of n query descriptors are used, ascending; None for all of them."""

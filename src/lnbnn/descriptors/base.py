@@ -31,6 +31,8 @@ class Descriptor(Configurable, ABC):
     """Whether it looks at RGB rather than gray pictures."""
     location_weight: ClassVar[float] = 1.6
     """The weight of a patch's place that suits its distances, where the user gives none."""
+    scale_weight: ClassVar[float] = 0.0
+    """The weight of an octave of a patch's size, likewise."""
     learnt_settings: ClassVar[frozenset[str]] = frozenset()
     """Settings that take part after extraction only, in :attr:`normalization`: no part of a cache's key."""
 

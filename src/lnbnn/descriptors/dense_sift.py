@@ -69,6 +69,7 @@ class DenseSIFT(Descriptor):
     name = "dense-sift"
     version = 2  # 2: the filter sums in another order; 8-bit values may differ by one step
     n_dims = _N_DIMS
+    scale_weight = 0.25
 
     def __init__(
         self,

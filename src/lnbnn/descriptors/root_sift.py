@@ -17,7 +17,7 @@ class RootSIFT(DenseSIFT):
     """Dense SIFT scaled to unit sum, then the square root of each value (Arandjelovic and Zisserman, CVPR 2012).
 
     The settings are those of :class:`~lnbnn.descriptors.dense_sift.DenseSIFT`. The distances are of another size, so
-    that ``location_weight`` wants another value than with dense SIFT.
+    that ``location_weight`` wants another value than with dense SIFT; ``scale_weight`` is 0 unless given.
 
     Examples
     --------
@@ -30,6 +30,7 @@ class RootSIFT(DenseSIFT):
 
     name = "root-sift"
     version = 1
+    scale_weight = 0.0
 
     def extract(self, image: NDArray[np.generic]) -> ImageFeatures:
         """Descriptors of one image of any size."""

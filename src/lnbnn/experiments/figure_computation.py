@@ -19,7 +19,7 @@ SETTINGS: dict[str, Any] = {
     "n_train": 15,
     "n_test": 3,
     "seed": 0,
-    "params": {"descriptor_params": _SPARSE, "query_budget": 250},
+    "params": {"descriptor_params": _SPARSE, "scale_weight": 0.0, "query_budget": 250},
     "sweeps": [
         ["local-nbnn", "faiss", "n_probes", [1, 2, 4, 8, 16]],
         ["local-nbnn", "flann", "checks", [16, 64, 256, 1024, 4096]],
@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
 QUICK: dict[str, Any] = {
     "n_train": 4,
     "n_test": 2,
-    "params": {"descriptor_params": _SPARSE, "query_budget": 60},
+    "params": {"descriptor_params": _SPARSE, "scale_weight": 0.0, "query_budget": 60},
     "sweeps": [
         ["local-nbnn", "faiss", "n_probes", [1, 2]],
         ["local-nbnn", "flann", "checks", [16, 64, 256]],

@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {
     "n_test": 12,
     "seed": 0,
     "n_classes": [2, 4, 8, 16, 32, 64, 101, 256],
-    "params": {"descriptor_params": _SPARSE, "query_budget": 250},
+    "params": {"descriptor_params": _SPARSE, "scale_weight": 0.0, "query_budget": 250},
     "runs": [
         ["local-nbnn", "faiss", {}],
         ["local-nbnn", "flann", {"checks": 128}],
@@ -33,7 +33,7 @@ QUICK: dict[str, Any] = {
     "n_train": 4,
     "n_test": 4,
     "n_classes": [2, 4, 6],
-    "params": {"descriptor_params": _SPARSE, "query_budget": 60},
+    "params": {"descriptor_params": _SPARSE, "scale_weight": 0.0, "query_budget": 60},
 }
 PAPER = {"ratio at 256 classes": "100", "nbnn": "linear", "local-nbnn": "logarithmic"}
 

@@ -23,6 +23,7 @@ SETTINGS: dict[str, Any] = {
     "seeds": [0, 1, 2],
     "params": {
         "descriptor_params": {"longest_side": 128, "bin_sizes": [4, 6, 9], "step_px": 3},
+        "scale_weight": 0.0,
         "query_budget": 300,
         "index_params": {"form": "ivf-4bit", "n_lists": 64, "n_probes": 2},
     },
