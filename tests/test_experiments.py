@@ -137,6 +137,9 @@ def test_table2_by_hand():
             settings = split | {"seed": seed, "machine": machine}
             arrays = {"truth": truth, "scores": scores, "seconds": seconds}
             outcomes.append((Part("local-nbnn-kernel", settings, None), arrays))
+    ignored = {"machine": "svm", "params": {"scale_weight": 0.0}}
+    arrays = {"truth": truth, "scores": right, "seconds": seconds}
+    outcomes.append((Part("local-nbnn-kernel", split | {"seed": 0} | ignored, None), arrays))
     outcomes.append(
         (Part("spm-hard", split | {"seed": 0}, None), {"truth": truth, "scores": wrong, "seconds": seconds})
     )
@@ -144,6 +147,7 @@ def test_table2_by_hand():
     rows = results["columns"]["15"]
     assert rows["local-nbnn-kernel"]["accuracy"] == [100.0, 100.0]
     assert rows["local-nbnn-kernel, svm"]["accuracy"] == [0.0, 0.0]
+    assert rows["local-nbnn-kernel, svm, sizes ignored"]["accuracy"] == [100.0]
     assert rows["local-nbnn"]["accuracy"] == [100.0, 100.0]
     assert (rows["spm-hard"]["mean"], rows["spm-hard"]["sd"]) == (0.0, None)
     assert rows["local-nbnn"]["per_class"] == [1.0, 1.0]
@@ -158,6 +162,8 @@ def test_table2_has_five_splits_and_both_columns():
     assert sorted({(settings["n_train"], settings["seed"]) for settings in local}) == [
         (n_train, seed) for n_train in (15, 30) for seed in range(5)
     ]
+    sizes = {part.settings["params"]["scale_weight"] for part in parts if part.kind == "local-nbnn-responses"}
+    assert sizes == {0.25, 0.0}
     slow = {part.settings["seed"] for part in parts if part.kind == "nbnn-kernel"}
     assert slow == {0, 1, 2}
 
