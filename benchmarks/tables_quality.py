@@ -182,6 +182,90 @@ def render_responses() -> str:
     return "\n".join([*lines, "", source_of("responses"), ""])
 
 
+def render_spatial_pyramid() -> str:
+    """Cross-validated accuracy of each coding and pooling, then of the defaults on other grids."""
+    results = results_of("spatial-pyramid")
+    if results is None:
+        return ""
+    lines = ["| cross-validated accuracy, 12 training images a class, C = 10 | % |", "|---|---|"]
+    first, *others = results.items()
+    for row in first[1]:
+        lines.append(f"| {_pyramid(row)} | {row['accuracy_by_C']['10.0']:.1f} |")
+    for grid, rows in others:
+        cells = ", ".join(f"{row['accuracy_by_C']['10.0']:.1f}" for row in rows)
+        lines.append(f"| the two defaults, {grid} | {cells} |")
+    return "\n".join([*lines, "", source_of("spatial-pyramid"), ""])
+
+
+def _pyramid(row: dict[str, Any]) -> str:
+    """The settings of a spatial pyramid in words."""
+    is_soft = row["n_nearest_words"] > 1
+    words = ["soft" if is_soft else "hard", row["pooling"], f"`{row['norm']}`"]
+    words += [f"beta {row['beta']:g}"] if is_soft else []
+    words += ["levels 1/4, 1/4, 1/2"] if row["level_weights"] else []
+    text = ", ".join(words)
+    defaults = {
+        "hard, average, `none`, levels 1/4, 1/4, 1/2": " (the default of `spm-hard`)",
+        "soft, max, `l2`, beta 20": " (the default of `spm-soft`)",
+    }
+    return text + defaults.get(text, "")
+
+
+def render_probabilities() -> str:
+    """How honest the probabilities are, before and after calibration, and what a fusion gains."""
+    results = results_of("probabilities")
+    if results is None:
+        return ""
+    names = {
+        "local-nbnn, no temperature": "`local-nbnn`, totals between unit vectors as they are",
+        "local-nbnn": "`local-nbnn`, calibrated",
+        "spm-soft": "`spm-soft`, calibrated",
+        "fusion": "fusion of the two",
+    }
+    lines = [
+        "| method | accuracy, % | negative log-likelihood | expected calibration error |",
+        "|---" * 4 + "|",
+    ]
+    for name, shown in names.items():
+        row = results[name]
+        likelihood, error = row["negative_log_likelihood"], row["expected_calibration_error"]
+        lines.append(f"| {shown} | {row['accuracy']:.1f} | {likelihood:.2f} | {error:.3f} |")
+    return "\n".join([*lines, "", source_of("probabilities"), ""])
+
+
+_BY_SIZE = ("accuracy", "accuracy_small", "accuracy_large", "answers_large")
+
+
+def render_unequal() -> str:
+    """Accuracy on small and large classes of each method."""
+    results = results_of("unequal")
+    if results is None:
+        return ""
+    lines = ["| method | all | small classes | large classes | answers to large |", "|---" * 5 + "|"]
+    for name, row in results.items():
+        if name != "runs":
+            lines.append(f"| `{name}` | {' | '.join(f'{row[measure]:.1f}' for measure in _BY_SIZE)} |")
+    return "\n".join([*lines, "", f"Mean of {len(results['runs'])} runs. {source_of('unequal')}", ""])
+
+
+def render_unequal_choice() -> str:
+    """What each way to learn the correction gave, at the regularization that was chosen."""
+    results = results_of("unequal-choice")
+    if results is None:
+        return ""
+    lines = [
+        "| left out in learning | `balance` | all | small classes | large classes | answers to large |",
+        "|---" * 6 + "|",
+    ]
+    names = {None: "no correction (`nbnn`)", "own": "the image", "one of each class": "one of each class"}
+    for row in results["settings"]:
+        if row["regularization"] in (None, results["chosen"]["regularization"]):
+            balance = "" if row["balance"] is None else f"{row['balance']:g}"
+            cells = " | ".join(f"{row[measure]:.1f}" for measure in _BY_SIZE)
+            lines.append(f"| {names[row['left_out']]} | {balance} | {cells} |")
+    return "\n".join([*lines, "", source_of("unequal-choice"), ""])
+
+
 BLOCKS = {
     "deep": render_deep,
     "audit": render_audit,
@@ -190,4 +274,8 @@ BLOCKS = {
     "soak": render_soak,
     "ablations": render_ablations,
     "responses": render_responses,
+    "spatial-pyramid": render_spatial_pyramid,
+    "probabilities": render_probabilities,
+    "unequal": render_unequal,
+    "unequal-choice": render_unequal_choice,
 }

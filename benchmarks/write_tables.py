@@ -21,6 +21,8 @@ PAGES = (
     "docs/performance.md",
     "docs/probabilities.md",
     "docs/reproduction.md",
+    "docs/spatial-pyramid.md",
+    "docs/unequal-classes.md",
 )
 
 
