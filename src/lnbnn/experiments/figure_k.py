@@ -20,14 +20,14 @@ SETTINGS: dict[str, Any] = {
     "n_test": 15,
     "seeds": [0, 1, 2],
     "n_neighbors": [1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 400],
-    "params": {"query_budget": 300, "index_params": {"n_probes": 8}},
+    "params": {"scale_weight": 0.0, "query_budget": 300, "index_params": {"n_probes": 8}},
 }
 QUICK: dict[str, Any] = {
     "n_train": 4,
     "n_test": 4,
     "seeds": [0],
     "n_neighbors": [1, 3, 10, 30, 100],
-    "params": {"query_budget": 100},
+    "params": {"scale_weight": 0.0, "query_budget": 100},
 }
 PAPER = {"best k": "about 10", "at several hundred": "back to NBNN"}
 
