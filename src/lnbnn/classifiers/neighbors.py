@@ -280,15 +280,16 @@ class NeighborClassifier(ImageClassifier):
 
     def used_location_weight(self) -> float:
         """The weight of a patch's place: the setting, or what suits the descriptor where it is None."""
-        if self.location_weight is not None:
-            return float(self.location_weight)
-        return float((self.descriptor_ if hasattr(self, "descriptor_") else self._make_descriptor()).location_weight)
+        return self._used_weight("location_weight")
 
     def used_scale_weight(self) -> float:
         """The weight of an octave of a patch's size: the setting, or what suits the descriptor where it is None."""
-        if self.scale_weight is not None:
-            return float(self.scale_weight)
-        return float((self.descriptor_ if hasattr(self, "descriptor_") else self._make_descriptor()).scale_weight)
+        return self._used_weight("scale_weight")
+
+    def _used_weight(self, name: str) -> float:
+        if getattr(self, name) is not None:
+            return float(getattr(self, name))
+        return float(getattr(self.descriptor_ if hasattr(self, "descriptor_") else self._make_descriptor(), name))
 
     def _budget_rows(self, n: int) -> NDArray[np.intp] | None:
         """Which of n query descriptors are used, ascending; None for all of them."""
