@@ -1,4 +1,4 @@
-"""The long form of the tests of the living model: killed, filled up, damaged, forged, changed at random.
+"""The long form of the tests of changing models: signals, failing calls, power cuts, damage, forgery, random changes.
 
 Each part stops at its share of the time even if it has not done all it was asked for. Writes results/soak.json.
 
@@ -27,13 +27,23 @@ from test_editing import APPROXIMATE, KINDS, MARGIN, run_approximate_steps, run_
 
 ROUNDS: dict[str, tuple[str, list[str]]] = {  # one round of each part, repeated with other seeds
     "kills": ("killing.py", ["--kills", "40", "--full-disks", "10"]),
-    "commands": ("killing.py", ["--commands", "10"]),
+    "signals": ("killing.py", ["--signals", "100"]),
+    "faults": ("faults.py", ["--errors", "--power-cuts"]),
+    "commands": ("killing.py", ["--commands", "12"]),
     "models": ("fuzzing.py", ["--model", "500", "--forged", "500"]),
     "images": ("fuzzing.py", ["--images", "2000"]),
 }
-SHARES = {"kills": 0.4, "commands": 0.12, "models": 0.25, "images": 0.05, "steps": 0.1, "approximate": 0.08}
-AT_LEAST = {"kills": 5}  # rounds that are run however long they take; the other parts one
-ENOUGH = {"kills": 8, "commands": 4, "models": 8, "images": 5, "steps": 400, "approximate": 200}
+SHARES = {"kills": 0.2, "signals": 0.25, "faults": 0.1, "commands": 0.12} | {
+    "models": 0.15,
+    "images": 0.05,
+    "steps": 0.08,
+    "approximate": 0.05,
+}
+AT_LEAST = {"kills": 5, "signals": 10}  # rounds that are run however long they take; the other parts one
+ENOUGH = {"kills": 8, "signals": 10, "faults": 1, "commands": 4, "models": 8, "images": 5} | {
+    "steps": 400,
+    "approximate": 200,
+}
 ACTIONS = ["add", "add", "remove", "relabel", "compact", "in memory"]
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from lnbnn.model_folder import _digest_of_manifest
+from lnbnn.model_folder import digest_of_manifest
 
 
 def data_file(model, name):
@@ -19,7 +19,7 @@ def forge_manifest(model, *, without=(), **changes):
     path = Path(model) / "manifest.json"
     content = {**json.loads(path.read_bytes()), **changes}
     content = {name: value for name, value in content.items() if name not in without}
-    content["sha256"] = _digest_of_manifest(content)
+    content["sha256"] = digest_of_manifest(content)
     path.write_text(json.dumps(content))
 
 

@@ -1,6 +1,6 @@
-"""Writers of a model that are killed, or run out of disk, at random moments: the model must be as before or as after.
+"""Writers of a model that get a signal, or run out of disk, at random moments: the model must be as before or as after.
 
-    python tests/killing.py FOLDER --kills 200 --commands 20 --full-disks 50 --seed 0
+    python tests/killing.py FOLDER --kills 200 --signals 200 --commands 20 --full-disks 50 --seed 0
 
 prints what it did as JSON, and fails on the first model that is not whole. A process of its own, without threads, so
 that writers can be forked from it.
@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from lnbnn import LocalNBNN, load
 from lnbnn.editing import check_model, compact, edit, list_images
 from lnbnn.errors import LnbnnError
 
+CAUGHT = (signal.SIGINT, signal.SIGTERM)  # these unwind the writer, SIGKILL does not
 QUERY_SEEDS = (9000, 9001)
 
 
@@ -91,15 +93,26 @@ def matches(folder, state):
 def fork(work):
     """Run ``work(report)`` in a child; returns its process number and the file its reports can be read from."""
     out, into = os.pipe()
+    signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT)
     child = os.fork()
     if child == 0:
         os.close(out)
         code = 1
         try:
-            work(lambda number: os.write(into, b"%d\n" % number))
-            code = 0
+            try:
+                signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # as the command does
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, CAUGHT)
+                work(lambda number: os.write(into, b"%d\n" % number))
+                code = 0
+            finally:
+                signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT)
+        except (KeyboardInterrupt, SystemExit):
+            code = 2
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, CAUGHT)
     os.close(into)
     return child, os.fdopen(out)
 
@@ -116,10 +129,13 @@ def state_after(folder, state, number, seed, reports):
     return after, number + 1, True
 
 
-def kill_writers(folder, state, *, n_kills, seed):
-    """Fork a writer, kill it at a random moment of its first few changes, look at the model; again and again."""
-    rng = np.random.default_rng(seed)
-    number = n_committed = 0
+def kill_writers(folder, state, *, n_kills, seed, signals=(signal.SIGKILL,), number=0):
+    """Fork a writer, send it a signal at a random moment of its first few changes, look at the model; again and again.
+
+    Now and then the same signal comes twice, as from an impatient user.
+    """
+    rng = np.random.default_rng([seed, number])
+    first, n_committed, n_sent = number, 0, dict.fromkeys((one.name for one in signals), 0)
     longest_s = 0.1
 
     def write(report):
@@ -134,14 +150,20 @@ def kill_writers(folder, state, *, n_kills, seed):
         child, out = fork(write)
         before = number
         time.sleep(rng.uniform(0, longest_s))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        sent = signals[rng.integers(len(signals))]
+        n_sent[sent.name] += 1
+        os.kill(child, sent)
+        if rng.random() < 0.2:
+            time.sleep(rng.uniform(0, 0.003))
+            os.kill(child, sent)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert code in (2, -sent), f"the writer ended with {code}"
         with out:
             state, number, committed = state_after(folder, state, number, seed, out.read().split())
         n_committed += committed
         # As many changes as kills, about: on a slow machine the writer gets more time, on a fast one less.
         longest_s = min(3.0, longest_s * 1.25) if number == before else max(0.01, longest_s / 1.15)
-    return state, {"kills": n_kills, "steps_done": number, "killed_between_commit_and_report": n_committed}
+    return state, number, {"sent": n_sent, "changes": number - first, "between_commit_and_report": n_committed}
 
 
 def fill_disks(folder, state, *, n_times, seed):
@@ -149,7 +171,7 @@ def fill_disks(folder, state, *, n_times, seed):
     rng = np.random.default_rng(seed + 1)
     n_refused = 0
     for number in range(n_times):
-        step, after = next_state(state, 10_000 + number, seed)
+        step, after = next_state(state, 100_000 + number, seed)
         limit = int(rng.integers(0, 6_000))
 
         def write(report, step=step, limit=limit):
@@ -173,7 +195,7 @@ def fill_disks(folder, state, *, n_times, seed):
 
 
 def kill_commands(folder, *, n_kills, seed):
-    """Kill the real command at a random moment of adding an image; the model must be as before or as after."""
+    """Send the real command a signal while it adds an image; the model must be as before or as after."""
     rng = np.random.default_rng(seed + 2)
     folder.mkdir(parents=True)
     sift = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}
@@ -193,7 +215,7 @@ def kill_commands(folder, *, n_kills, seed):
         else:
             time.sleep(rng.uniform(0.6, 1.1) * usual_s)
             n_finished += writer.poll() is not None
-            writer.kill()
+            writer.send_signal([signal.SIGKILL, *CAUGHT][number % 3])
             writer.wait()
         report = check_model(model)
         assert report.problems == (), report.problems
@@ -208,6 +230,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--signals", type=int, default=0)
     parser.add_argument("--commands", type=int, default=0)
     parser.add_argument("--full-disks", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
@@ -215,10 +238,13 @@ def main():
     state = ({number: (number, "abc"[number // 2]) for number in range(6)}, 6)
     model = options.folder / "killed"
     fitted(state[0]).save(model)
-    state, result = kill_writers(model, state, n_kills=options.kills, seed=options.seed)
+    result = {}
+    state, number, result["killed"] = kill_writers(model, state, n_kills=options.kills, seed=options.seed)
+    state, number, result["signaled"] = kill_writers(
+        model, state, n_kills=options.signals, seed=options.seed, signals=CAUGHT, number=number
+    )
     result |= fill_disks(model, state, n_times=options.full_disks, seed=options.seed)
-    with edit(model) as editor:  # a last change cleans up what the killed ones left
-        editor.relabel(editor.images[0].id, "z")
+    compact(model)  # cleans up what the killed ones left
     left = {path.name.split("-")[0] for path in model.iterdir()}
     assert left == {"data", "manifest.json", "writer.lock"}, left
     assert len([path for path in model.iterdir() if path.is_dir()]) == 1

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import lnbnn
-from lnbnn import model_folder
+from lnbnn import model_writer
 from lnbnn.datasets import folder as folder_module
 from lnbnn.indexes import faiss_lists, vector_table
 
@@ -348,8 +348,9 @@ def file_of(model, name):
 
 
 def test_the_model_has_the_files_that_are_damaged_below(model):
-    assert sorted(path.name for path in model.iterdir()) == ["data-000001", "manifest.json"]
-    assert sorted(path.name for path in (model / "data-000001").iterdir()) == DATA_FILES
+    data = data_file(model, "")
+    assert sorted(path.name for path in model.iterdir()) == [data.name, "manifest.json"]
+    assert sorted(path.name for path in data.iterdir()) == DATA_FILES
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate", "info"])
@@ -393,7 +394,7 @@ def test_a_model_of_another_format_version(version, own_model, run_main):
     forge_manifest(own_model, format_version=version)
     error = run_main("info", own_model).error
     assert f"model format {version!r}" in error
-    assert "reads format 2" in error
+    assert "reads formats 2 and 3" in error
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "data-000001/../../secret", "data-000002/vectors.npy"])
@@ -417,7 +418,7 @@ def fill_the_disk(monkeypatch, step):
     elif step == "index":
         monkeypatch.setattr(faiss_lists, "save_stacked", half)
     elif step == "manifest":
-        monkeypatch.setattr(model_folder, "atomic_path", lambda path: half(path.with_name(".partial-x")))
+        monkeypatch.setattr(model_writer, "atomic_path", lambda path: half(path.with_name(".partial-x")))
     else:
         monkeypatch.setattr(Path, "mkdir", lambda *_, **__: half(os.devnull))
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from forged import data_file
 
 from lnbnn import load
 from lnbnn.editing import list_images
@@ -67,14 +68,14 @@ def test_a_label_that_is_not_there_or_empty(own_model, photos, run_main):
 
 def test_check_finds_a_changed_byte_that_opening_does_not_read(own_model, run, monkeypatch):
     monkeypatch.setattr("lnbnn.model_folder._VERIFY_UP_TO_BYTES", 0)
-    file = own_model / "data-000001" / "vectors.npy"
+    file = data_file(own_model, "vectors.npy")
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
     assert run("info", own_model).code == 0
     outcome = run("check", own_model, "--format", "json")
     assert outcome.code == 1
-    assert json.loads(outcome.out)["problems"] == ["data-000001/vectors.npy: its checksum is wrong"]
+    assert json.loads(outcome.out)["problems"] == [f"{file.parent.name}/vectors.npy: its checksum is wrong"]
 
 
 def test_merge(own_model, photos, tmp_path, fit, run, save_texture):

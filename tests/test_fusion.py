@@ -261,7 +261,7 @@ def test_save_and_load(fusion, tmp_path):
     assert again.images_ == fusion.images_
     assert again.describe() == fusion.describe()
     assert [name for name, _ in again.estimators] == ["nbnn", "local"]
-    assert load(tmp_path / "model" / "data-000001" / "member1").method == "local-nbnn"
+    assert load(data_file(tmp_path / "model", "member1")).method == "local-nbnn"
     assert not list((tmp_path / "model").rglob("*.pkl"))
     again.save(tmp_path / "copy")
     assert load(tmp_path / "copy").decision_function(images).tobytes() == fusion.decision_function(images).tobytes()

@@ -32,6 +32,7 @@ LAYERS = [
     "locks",
     "normalization",
     "model_folder",
+    "model_writer",
     "descriptors",
     "indexes",
     "datasets",

@@ -20,7 +20,8 @@ from synthetic import make_features
 from lnbnn import LocalNBNN, load
 from lnbnn.editing import check_model, edit
 from lnbnn.errors import LnbnnError, ModelFormatError
-from lnbnn.model_folder import open_model, write_model
+from lnbnn.model_folder import open_model
+from lnbnn.model_writer import write_model
 
 HERE = Path(__file__).parent
 
@@ -44,8 +45,9 @@ def folder(tmp_path):
 
 
 def test_killed_writers_leave_the_model_as_before_or_as_after(tmp_path):
-    result = run_script("killing.py", tmp_path, "--kills", 10, "--full-disks", 6, "--commands", 2)
-    assert result["kills"] == 10
+    result = run_script("killing.py", tmp_path, "--kills", 10, "--signals", 20, "--full-disks", 6, "--commands", 2)
+    assert result["killed"]["sent"] == {"SIGKILL": 10}
+    assert sum(result["signaled"]["sent"].values()) == 20
     assert result["full_disks"] == 6
 
 
@@ -108,7 +110,7 @@ def test_out_of_memory_in_a_change_leaves_the_model(folder, monkeypatch):
         add()
     monkeypatch.undo()
     assert check_model(folder).n_images == 4
-    assert [path.name for path in sorted((folder / "data-000001").iterdir())] == [
+    assert [path.name for path in sorted(data_file(folder, "").iterdir())] == [
         "ids.npy",
         "table.json",
         "vectors.npy",
@@ -178,7 +180,7 @@ def test_a_writer_that_fails_around_its_commit(folder, monkeypatch, step):
 
 
 def test_a_model_too_large_to_list_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("lnbnn.model_folder._MAX_MANIFEST_BYTES", 100)
+    monkeypatch.setattr("lnbnn.model_writer.MAX_MANIFEST_BYTES", 100)
     with pytest.raises(LnbnnError, match="list of images may take"):
         write_model(tmp_path / "model", {"x": "y" * 200}, lambda folder: None)
     assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forged import data_file
 from sklearn.svm import SVC
 from synthetic import grating_set, make_features, small_sift
 
@@ -144,9 +145,9 @@ def test_float_descriptors_are_stored_too(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_model_folder_holds_plain_arrays(kind, tmp_path):
     fitted(kind).save(tmp_path / "model")
-    names = sorted(path.name for path in (tmp_path / "model" / "data-000001").iterdir())
+    names = sorted(path.name for path in data_file(tmp_path / "model", "").iterdir())
     assert names == ["dual.npy", "intercepts.npy", "pyramids.npy", "table.json", "words.npy"]
-    assert np.load(tmp_path / "model" / "data-000001" / "words.npy").dtype == np.uint8
+    assert np.load(data_file(tmp_path / "model", "words.npy")).dtype == np.uint8
 
 
 @pytest.mark.parametrize("kind", KINDS)

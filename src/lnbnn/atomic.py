@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["atomic_path"]
+__all__ = ["PARTIAL", "atomic_path", "sync"]
 
-_UMASK = os.umask(0)  # the mask can only be read by setting it, which is safe here, before any thread
-os.umask(_UMASK)
+PARTIAL = ".partial-"
+"""What the name of an unfinished file or folder starts with."""
 
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path beside ``path`` to write to; renamed to it at the end, removed if anything goes wrong."""
     target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=".partial-", suffix=target.suffix, dir=target.parent)
-    os.close(handle)
+    partial = target.with_name(f"{PARTIAL}{secrets.token_hex(8)}{target.suffix}")
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
-        yield Path(name)
-        os.chmod(name, 0o666 & ~_UMASK)  # a temporary file is private; the finished one is like any other
-        os.replace(name, target)
+        yield partial
+        os.replace(partial, target)
     finally:
-        Path(name).unlink(missing_ok=True)
+        with suppress(OSError):  # one that cannot be removed is of no harm
+            partial.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -23,7 +23,8 @@ from lnbnn.extraction import ImageLike, Progress, no_progress
 from lnbnn.features import ImageFeatures
 from lnbnn.image_table import StoredImage, parse_images, table_fields, write_batch
 from lnbnn.intake import Intake, check_enough_left, check_ids, check_label_kind, check_labels, check_next_id
-from lnbnn.model_folder import ModelWriter, change_model, check_target, damaged_files, open_model, read_manifest
+from lnbnn.model_folder import check_target, damaged_files, open_model, read_manifest
+from lnbnn.model_writer import ModelWriter, change_model
 from lnbnn.store import FeatureStore
 
 __all__ = ["CheckReport", "ModelEditor", "calibrate", "check_model", "compact", "edit", "list_images", "merge"]
@@ -215,6 +216,10 @@ def _outgrown(manifest: dict[str, Any]) -> str | None:
 
 
 def _write_anew(writer: ModelWriter, *, full: bool, progress: Progress = no_progress) -> None:
+    for name in damaged_files(open_model(writer.folder), lambda done, n: progress("checking files", done, n)):
+        raise ModelFormatError(
+            f"{writer.folder / name}: its checksum is wrong, the file is damaged; fit the model again."
+        )
     classifier = load(writer.folder)
     lock = classifier._snapshot.lock if classifier._snapshot is not None else None
     classifier._compact(full=full, progress=progress)
@@ -230,7 +235,7 @@ def compact(path: str | os.PathLike[str], *, progress: Progress = no_progress) -
 
     The index is trained anew if it has outgrown its training, or if anything was removed.
     """
-    with change_model(path) as writer:
+    with change_model(path, replaces_all=True) as writer:
         before = _n_bytes(writer.manifest)
         if writer.manifest.get("is_incremental") is True:
             _write_anew(writer, full=True, progress=progress)

@@ -24,7 +24,8 @@ class ReadLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._handle: int | None = os.open(folder, os.O_RDONLY)
+        self._handle: int | None = None
+        self._handle = _open_folder(folder)
         if fcntl is not None:
             try:
                 fcntl.flock(self._handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -36,9 +37,9 @@ class ReadLock:
 
     def close(self) -> None:
         """Let go of the folder."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
 
     def __del__(self) -> None:
         self.close()
@@ -52,6 +53,7 @@ class WriteLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._handle: int | None = None
 
     def __enter__(self) -> Self:
         if fcntl is None:
@@ -60,29 +62,38 @@ class WriteLock:
         self._handle = os.open(self.path, flags, 0o666)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, b"%d\n" % os.getpid(), 0)
         except BlockingIOError:
             holder = os.read(self._handle, 32).decode("ascii", "replace").strip()
-            os.close(self._handle)
+            self.close()
             raise ModelInUseError(
                 f"{self.path.parent}: another process{f' ({holder})' if holder.isdigit() else ''} is changing this "
                 "model; try again when it is done."
             ) from None
         except BaseException:
-            os.close(self._handle)
+            self.close()
             raise
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, b"%d\n" % os.getpid(), 0)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._handle)
+        self.close()
+
+    def close(self) -> None:
+        """Give up the right."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+    def __del__(self) -> None:  # a signal may end ``with`` before its block begins
+        self.close()
 
 
 def is_read(folder: Path) -> bool:
     """Whether someone holds a :class:`ReadLock` on the folder."""
-    handle = os.open(folder, os.O_RDONLY)
+    handle = _open_folder(folder)
     try:
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,3 +104,9 @@ def is_read(folder: Path) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def _open_folder(folder: Path) -> int:
+    """A handle of a folder; anything else of that name, a pipe or a link too, is refused at once."""
+    flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    return os.open(folder, flags)

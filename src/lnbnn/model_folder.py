@@ -1,7 +1,7 @@
 """A model on disk: checksummed files that are never changed, and one manifest, replaced whole, that names them.
 
-The layout is described in ``docs/model-format.md``. Nothing in it is ever unpickled, and every size, count and path is
-checked before it is used.
+Opening and checking are here, changes in :mod:`lnbnn.model_writer`. The layout is described in
+``docs/model-format.md``. Nothing in it is ever unpickled, and every size, count and path is checked before it is used.
 """
 
 from __future__ import annotations
@@ -10,42 +10,41 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lnbnn.atomic import atomic_path
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
-from lnbnn.locks import ReadLock, WriteLock, is_read
+from lnbnn.locks import ReadLock
 
 __all__ = [
+    "DATA_NAME",
+    "FORMAT",
     "FORMAT_VERSION",
     "MANIFEST",
-    "ModelWriter",
+    "MAX_MANIFEST_BYTES",
     "Snapshot",
     "batch_folder",
-    "change_model",
+    "check_sizes",
     "check_target",
     "damaged_files",
+    "digest_of_manifest",
+    "file_digest",
     "is_model",
     "open_model",
     "read_manifest",
-    "write_model",
 ]
 
 FORMAT = "lnbnn-model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
-LOCK = "writer.lock"
 
-_MAX_MANIFEST_BYTES = 1 << 27
+MAX_MANIFEST_BYTES = 1 << 27
 _VERIFY_UP_TO_BYTES = 1 << 26  # of all files, smallest first, that are verified on opening; `lnbnn check` verifies all
-_DATA = re.compile(r"data-\d{6,15}")
-_FILE = re.compile(r"data-\d{6,15}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}){1,8}")
+_READABLE = (2, FORMAT_VERSION)
+DATA_NAME = re.compile(r"data-\d{6,15}(-[0-9a-f]{16})?")
+_FILE = re.compile(DATA_NAME.pattern + r"(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}){1,8}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -86,13 +85,13 @@ def open_model(path: str | os.PathLike[str]) -> Snapshot:
             break
     else:
         raise LnbnnError(f"{path}: the model changes faster than it can be opened; try again.")
-    _check_sizes(folder, manifest["files"])
+    check_sizes(folder, manifest["files"])
     left = _VERIFY_UP_TO_BYTES
     for name, (size, digest) in sorted(manifest["files"].items(), key=lambda item: (item[1][0], item[0])):
         left -= size
         if left < 0:
             break
-        if _file_digest(folder / name) != digest:
+        if file_digest(folder / name) != digest:
             raise ModelFormatError(f"{folder / name}: its checksum is wrong, the file is damaged; {_FIT_AGAIN}")
     return Snapshot(folder, manifest, lock)
 
@@ -106,7 +105,7 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not manifest_path.is_file():
         raise ModelFormatError(f"{path}: not a model folder ({MANIFEST} is missing); make one with: lnbnn fit")
     try:
-        if manifest_path.stat().st_size > _MAX_MANIFEST_BYTES:
+        if manifest_path.stat().st_size > MAX_MANIFEST_BYTES:
             raise ValueError("it is too large")
         manifest = json.loads(manifest_path.read_text(encoding="utf-8"))
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -114,12 +113,12 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ModelFormatError(f"{manifest_path}: cannot be read as a model's manifest ({error}).") from error
     version = manifest.get("format_version")
-    if version != FORMAT_VERSION or isinstance(version, bool):
+    if version not in _READABLE or isinstance(version, bool):
         raise ModelFormatError(
-            f"{path}: model format {version!r}, but this lnbnn reads format {FORMAT_VERSION}; "
+            f"{path}: model format {version!r}, but this lnbnn reads formats {_READABLE[0]} and {_READABLE[1]}; "
             "use the lnbnn that wrote it, or fit the model again."
         )
-    if manifest.pop("sha256", None) != _digest_of_manifest(manifest):
+    if manifest.pop("sha256", None) != digest_of_manifest(manifest):
         raise ModelFormatError(f"{manifest_path}: its checksum is wrong, the file is damaged; {_FIT_AGAIN}")
     _check_fields(manifest_path, manifest)
     return manifest
@@ -133,7 +132,7 @@ def _check_fields(path: Path, manifest: dict[str, Any]) -> None:
     if not isinstance(generation, int) or isinstance(generation, bool) or not 0 < generation < 10**15:
         raise ModelFormatError(f"{path}: the generation must be a whole number; got {generation!r}.")
     data = str(manifest.get("data"))
-    if _DATA.fullmatch(data) is None:
+    if DATA_NAME.fullmatch(data) is None:
         raise ModelFormatError(f"{path}: {data!r} is not a folder inside the model folder.")
     if not isinstance(files, dict):
         raise ModelFormatError(f"{path}: the list of files is missing; {_FIT_AGAIN}")
@@ -145,7 +144,8 @@ def _check_fields(path: Path, manifest: dict[str, Any]) -> None:
             raise ModelFormatError(f"{path}: expected a size and a checksum for {name!r}; got {entry!r}.")
 
 
-def _check_sizes(folder: Path, files: dict[str, list[Any]]) -> None:
+def check_sizes(folder: Path, files: dict[str, list[Any]]) -> None:
+    """Raise unless every file is there and of the size that the manifest states."""
     for name, (size, _) in files.items():
         file = folder / name
         found = file.stat().st_size if file.is_file() else None
@@ -160,14 +160,11 @@ def damaged_files(snapshot: Snapshot, progress: Callable[[int, int], None] | Non
     damaged = []
     for done, (name, (size, digest)) in enumerate(files.items(), start=1):
         file = snapshot.folder / name
-        if not file.is_file() or file.stat().st_size != size or _file_digest(file) != digest:
+        if not file.is_file() or file.stat().st_size != size or file_digest(file) != digest:
             damaged.append(name)
         if progress is not None:
             progress(done, len(files))
     return damaged
-
-
-# ---- writing --------------------------------------------------------------------------------------------------------
 
 
 def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> None:
@@ -185,205 +182,18 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> None:
         raise InvalidInputError(f"{path}: a model is here already; choose another folder, or overwrite it (--force).")
 
 
-def write_model(
-    path: str | os.PathLike[str],
-    manifest: dict[str, Any],
-    write_files: Callable[[Path], None],
-    *,
-    overwrite: bool = False,
-) -> None:
-    """Write a model folder, whole or not at all.
-
-    Parameters
-    ----------
-    path : path
-        The folder to make. One that exists is refused, or replaced if it is a model and ``overwrite`` is given: its
-        readers keep what they have opened.
-    manifest : dict
-        What describes the model; format, version, generation and the list of files are added here.
-    write_files : callable
-        Called with the folder to write all other files into.
-    """
-    check_target(path, overwrite=overwrite)
-    target = Path(os.path.abspath(path))
-    if is_model(target):
-        with change_model(target, repair=True) as writer:
-            writer.write_data(write_files)
-            writer.commit(manifest)
-        return
-    partial: Path | None = None
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(target)
-        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
-        hold = ReadLock(partial)
-        writer = ModelWriter(partial, {"generation": 0, "files": {}})
-        writer.write_data(write_files)
-        writer.commit(manifest)
-        partial.chmod(0o755)
-        partial.rename(target)
-        _sync(target.parent)
-        hold.close()
-    except OSError as error:
-        raise _not_written(path, error, "written") from error
-    finally:
-        if partial is not None and partial.exists():
-            shutil.rmtree(partial, ignore_errors=True)
-
-
-class ModelWriter:
-    """The one who may change a model folder: writes new files beside the old, then commits a manifest that names them.
-
-    Nothing that a manifest names is ever changed; until :meth:`commit` the model is what it was.
-    """
-
-    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
-        self.folder = folder
-        self.manifest = manifest
-        self.generation = int(manifest["generation"]) + 1
-        self._data: str | None = manifest.get("data")
-        self._files: dict[str, list[Any]] = dict(manifest["files"])
-        self._new: list[Path] = []
-
-    def write_data(self, write_files: Callable[[Path], None]) -> None:
-        """Write all files of the model anew."""
-        self._data, self._files = f"data-{self.generation:06d}", {}
-        self._write(self.folder / self._data, write_files)
-
-    def write_batch(self, write_files: Callable[[Path], None]) -> int:
-        """Write files of added images; returns the number their folder goes by."""
-        self._write(batch_folder(self.folder / str(self._data), self.generation), write_files)
-        return self.generation
-
-    def commit(self, manifest: dict[str, Any]) -> None:
-        """Make the model what the manifest says: the step that is done at once or not at all."""
-        content = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "generation": self.generation,
-            "data": self._data,
-            **{name: value for name, value in manifest.items() if name not in _OWN_FIELDS},
-            "files": self._files,
-        }
-        content["sha256"] = _digest_of_manifest(content)
-        text = json.dumps(content, separators=(",", ":")).encode("ascii")
-        if len(text) > _MAX_MANIFEST_BYTES:
-            raise InvalidInputError(f"{self.folder}: a model's list of images may take {_MAX_MANIFEST_BYTES} bytes.")
-        with atomic_path(self.folder / MANIFEST) as partial:
-            partial.write_bytes(text)
-            _sync(partial)
-        self._new = []
-        _sync(self.folder)
-        del content["sha256"]
-        self.manifest = content
-        self.generation += 1
-
-    def _write(self, folder: Path, write_files: Callable[[Path], None]) -> None:
-        folder.mkdir()
-        self._new.append(folder)
-        write_files(folder)
-        for file in sorted(folder.rglob("*")):
-            _sync(file)
-            if file.is_file():
-                name = file.relative_to(self.folder).as_posix()
-                self._files[name] = [file.stat().st_size, _file_digest(file)]
-        _sync(folder)
-        _sync(folder.parent)
-
-    def drop_new(self) -> None:
-        """Remove what was written since the last commit."""
-        for folder in self._new:
-            shutil.rmtree(folder, ignore_errors=True)
-        self._new = []
-
-    def clean(self) -> None:
-        """Remove what no manifest names: leftovers of writers that died, and old files that nobody reads."""
-        live = self.manifest["data"]
-        batches = {name.split("/")[1] for name in self.manifest["files"] if name.count("/") > 1}
-        for entry in self.folder.iterdir():
-            if entry.name.startswith(".partial-"):
-                entry.unlink(missing_ok=True)
-            elif _DATA.fullmatch(entry.name) and entry.name != live and not is_read(entry):
-                shutil.rmtree(entry, ignore_errors=True)
-        with suppress(FileNotFoundError):
-            for entry in (self.folder / live).iterdir():
-                if _BATCH.fullmatch(entry.name) and entry.name not in batches:
-                    shutil.rmtree(entry, ignore_errors=True)
-
-
-_OWN_FIELDS = {"format", "format_version", "generation", "data", "files", "sha256"}
-_BATCH = re.compile(r"added-\d{6,15}")
-
-
 def batch_folder(data: Path, number: int) -> Path:
-    """Where the features of images added in generation ``number`` are."""
+    """Where the features of the images added as batch ``number`` are."""
     return data / f"added-{number:06d}"
 
 
-@contextmanager
-def change_model(path: str | os.PathLike[str], *, repair: bool = False) -> Iterator[ModelWriter]:
-    """The writer of a model folder, of one process at a time; what it did not commit is removed again.
-
-    With ``repair`` the model may be damaged: all of it is going to be replaced.
-    """
-    folder = Path(os.path.abspath(path))
-    manifest = None if repair else read_manifest(folder)
-    try:
-        with WriteLock(folder / LOCK):
-            try:
-                manifest = read_manifest(folder)  # again: it cannot change any more
-            except ModelFormatError:
-                if not repair:
-                    raise
-                manifest = {"generation": _last_generation(folder), "data": "", "files": {}}
-            writer = ModelWriter(folder, manifest)
-            writer.clean()
-            try:
-                yield writer
-            finally:
-                writer.drop_new()
-                writer.clean()
-    except LnbnnError:
-        raise
-    except OSError as error:
-        raise _not_written(path, error, "changed") from error
-
-
-def _last_generation(folder: Path) -> int:
-    found = [int(entry.name.removeprefix("data-")) for entry in folder.iterdir() if _DATA.fullmatch(entry.name)]
-    return max(found, default=0)
-
-
-def _remove_abandoned(target: Path) -> None:
-    """Remove folders that a writer of this model left when it was killed."""
-    for entry in target.parent.glob(f".{_glob_escape(target.name)}.partial-*"):
-        if entry.is_dir() and not is_read(entry):
-            shutil.rmtree(entry, ignore_errors=True)
-
-
-def _glob_escape(name: str) -> str:
-    """A name in which nothing stands for anything else in a glob pattern."""
-    return re.sub(r"([*?[])", r"[\1]", name)
-
-
-def _not_written(path: str | os.PathLike[str], error: OSError, what: str) -> LnbnnError:
-    return LnbnnError(f"{path}: the model cannot be {what} ({error.strerror or error}); nothing was changed.")
-
-
-def _digest_of_manifest(manifest: dict[str, Any]) -> str:
+def digest_of_manifest(manifest: dict[str, Any]) -> str:
+    """SHA-256 of a manifest, its own checksum left out."""
     plain = {name: value for name, value in manifest.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
-def _file_digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file's content, or a folder's list of names, is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -33,7 +33,10 @@ COMBINATIONS = {"fusion": "lnbnn.classifiers.fusion:LateFusion"}
 def load(path: str | os.PathLike[str]) -> ImageClassifier:
     """Open a model folder written by a classifier's ``save``; large arrays are memory-mapped.
 
-    The model stays what it is now, whatever happens to the folder; :meth:`refresh` brings it up to date.
+    The model stays what it is now while lnbnn changes the folder, in this process or another: files in use are never
+    changed, and kept until nobody reads them. :meth:`refresh` brings it up to date. Other programs must not write to
+    the files of an open model: they are memory-mapped, and one that is cut short ends the process (SIGBUS). To put
+    another model in its place, copy it beside and rename.
     """
     snapshot = open_model(path)
     try:

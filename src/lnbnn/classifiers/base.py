@@ -23,7 +23,8 @@ from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_
 from lnbnn.features import ImageFeatures
 from lnbnn.image_table import StoredImage, read_table, table_fields, write_table
 from lnbnn.intake import Intake, check_labels
-from lnbnn.model_folder import Snapshot, write_model
+from lnbnn.model_folder import Snapshot
+from lnbnn.model_writer import write_model
 from lnbnn.normalization import Normalizer
 from lnbnn.settings import check_whole, plain
 from lnbnn.store import FeatureStore

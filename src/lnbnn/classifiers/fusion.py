@@ -21,7 +21,8 @@ from lnbnn.descriptors import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.model_folder import Snapshot, write_model
+from lnbnn.model_folder import Snapshot
+from lnbnn.model_writer import write_model
 from lnbnn.settings import check_whole, plain
 from lnbnn.store import FeatureStore
 from lnbnn.version import __version__
