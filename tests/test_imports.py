@@ -17,6 +17,7 @@ PACKAGE = Path(lnbnn.__file__).parent
 LAYERS = [
     "errors",
     "atomic",
+    "regular_files",
     "registry",
     "settings",
     "features",

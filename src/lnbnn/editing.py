@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lnbnn.classifiers import load
-from lnbnn.descriptors import Descriptor, make_descriptor
+from lnbnn.descriptors import Descriptor, open_descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, no_progress
 from lnbnn.features import ImageFeatures
@@ -36,11 +36,12 @@ _REMOVED_SHARE = 4
 
 
 @contextmanager
-def edit(path: str | os.PathLike[str]) -> Iterator[ModelEditor]:
+def edit(path: str | os.PathLike[str], *, trust_network: bool = False) -> Iterator[ModelEditor]:
     """Change a model folder: all that is done in the block, or nothing if it ends with an error.
 
     Other processes go on reading the model as it was; a second one that wants to change it gets a
     :class:`~lnbnn.errors.ModelInUseError` at once. A model that is loaded follows with its ``refresh``.
+    ``trust_network`` is that of :func:`lnbnn.load`.
 
     Examples
     --------
@@ -49,7 +50,7 @@ def edit(path: str | os.PathLike[str]) -> Iterator[ModelEditor]:
     ...     model.relabel(17, "dog")
     """
     with change_model(path) as writer:
-        editor = ModelEditor(writer)
+        editor = ModelEditor(writer, trust_network=trust_network)
         yield editor
         editor._commit()
 
@@ -65,8 +66,9 @@ class ModelEditor:
         Those whose content the image of this id has.
     """
 
-    def __init__(self, writer: ModelWriter) -> None:
+    def __init__(self, writer: ModelWriter, *, trust_network: bool = False) -> None:
         self._writer = writer
+        self._trust_network = trust_network
         manifest, where = writer.manifest, writer.folder
         if manifest.get("is_incremental") is not True:
             raise InvalidInputError(
@@ -170,10 +172,13 @@ class ModelEditor:
 
     def _make_descriptor(self) -> Descriptor:
         if self._descriptor is None:
-            params = self._writer.manifest.get("params")
-            if not isinstance(params, dict) or not isinstance(params.get("descriptor"), str):
-                raise ModelFormatError(f"{self._writer.folder}: the manifest is damaged; fit the model again.")
-            self._descriptor = make_descriptor(params["descriptor"], params.get("descriptor_params"))
+            manifest, folder = self._writer.manifest, self._writer.folder
+            try:
+                self._descriptor = open_descriptor(
+                    manifest, folder / manifest["data"], trust_network=self._trust_network
+                )
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                raise ModelFormatError(f"{folder}: the manifest is damaged ({error}); fit the model again.") from error
         return self._descriptor
 
     def _commit(self) -> None:
@@ -196,7 +201,7 @@ class ModelEditor:
         if reason is not None:
             _logger.warning("%s: the index is brought up to date: %s", self._writer.folder, reason)
             try:
-                _write_anew(self._writer, full=False)
+                _write_anew(self._writer, full=False, trust_network=self._trust_network)
             except (LnbnnError, OSError, MemoryError) as error:  # the change itself is safe
                 _logger.warning("%s: that failed (%s); lnbnn compact does it later", self._writer.folder, error)
 
@@ -214,8 +219,8 @@ def _outgrown(manifest: dict[str, Any]) -> str | None:
     return None
 
 
-def _write_anew(writer: ModelWriter, *, full: bool, progress: Progress = no_progress) -> None:
-    classifier = load(writer.folder)
+def _write_anew(writer: ModelWriter, *, full: bool, trust_network: bool, progress: Progress = no_progress) -> None:
+    classifier = load(writer.folder, trust_network=trust_network)
     lock = classifier._snapshot.lock if classifier._snapshot is not None else None
     classifier._compact(full=full, progress=progress)
     images = classifier.stored_images()
@@ -225,7 +230,9 @@ def _write_anew(writer: ModelWriter, *, full: bool, progress: Progress = no_prog
         lock.close()  # so that the files just replaced can go
 
 
-def compact(path: str | os.PathLike[str], *, progress: Progress = no_progress) -> tuple[int, int]:
+def compact(
+    path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress
+) -> tuple[int, int]:
     """Write a model's files anew without what was removed; returns its size in bytes before and after.
 
     The index is trained anew if it has outgrown its training, or if anything was removed.
@@ -233,7 +240,7 @@ def compact(path: str | os.PathLike[str], *, progress: Progress = no_progress) -
     with change_model(path) as writer:
         before = _n_bytes(writer.manifest)
         if writer.manifest.get("is_incremental") is True:
-            _write_anew(writer, full=True, progress=progress)
+            _write_anew(writer, full=True, trust_network=trust_network, progress=progress)
         return before, _n_bytes(writer.manifest)
 
 
@@ -241,9 +248,9 @@ def _n_bytes(manifest: dict[str, Any]) -> int:
     return sum(size for size, _ in manifest["files"].values())
 
 
-def calibrate(path: str | os.PathLike[str], *, progress: Progress = no_progress) -> None:
+def calibrate(path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress) -> None:
     """Calibrate a model in its folder: probabilities, and what it takes to tell images of unknown classes."""
-    model = load(path)
+    model = load(path, trust_network=trust_network)
     model.calibrate(unknown=True, progress=progress)
     opened = model._snapshot.manifest["generation"] if model._snapshot is not None else None
     with change_model(path) as writer:
@@ -254,10 +261,11 @@ def calibrate(path: str | os.PathLike[str], *, progress: Progress = no_progress)
 
 def list_images(path: str | os.PathLike[str]) -> list[StoredImage]:
     """The labelled images of a model folder."""
-    manifest = read_manifest(path)
+    where, manifest = Path(path), read_manifest(path)
     if "images" not in manifest:  # a fusion: the images of its first method
-        return list_images(Path(path) / manifest["data"] / "member0")
-    return parse_images(manifest, Path(path))
+        where = where / manifest["data"] / "member0"
+        manifest = read_manifest(where)
+    return parse_images(manifest, where)
 
 
 def merge(
@@ -266,6 +274,7 @@ def merge(
     target: str | os.PathLike[str],
     *,
     overwrite: bool = False,
+    trust_network: bool = False,
     progress: Progress = no_progress,
 ) -> list[tuple[int, int]]:
     """Write a model of the images of two, which must have the same method and settings.
@@ -279,7 +288,7 @@ def merge(
         The images that both have.
     """
     check_target(target, overwrite=overwrite)
-    model, other = load(first), load(second)
+    model, other = (load(path, trust_network=trust_network) for path in (first, second))
     doubles = model.absorb(other, progress=progress)
     model.save(target, overwrite=overwrite)
     return doubles
@@ -297,7 +306,9 @@ class CheckReport:
     problems: tuple[str, ...]
 
 
-def check_model(path: str | os.PathLike[str], *, progress: Progress = no_progress) -> CheckReport:
+def check_model(
+    path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress
+) -> CheckReport:
     """Read every byte of a model, compare every checksum and count, and open it."""
     snapshot = open_model(path)
     files = snapshot.manifest["files"]
@@ -306,7 +317,7 @@ def check_model(path: str | os.PathLike[str], *, progress: Progress = no_progres
     n_images = n_descriptors = 0
     if not problems:
         try:
-            model = load(path)
+            model = load(path, trust_network=trust_network)
             problems += model.inconsistencies()
             n_images = len(model.images_)
             n_descriptors = sum(image.n_descriptors for image in model.images_)

@@ -21,6 +21,7 @@ from typing import Any
 from lnbnn.atomic import atomic_path
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.locks import ReadLock, WriteLock, is_read
+from lnbnn.regular_files import is_regular, not_regular, open_regular, read_regular
 
 __all__ = [
     "FORMAT_VERSION",
@@ -59,6 +60,8 @@ class Snapshot:
     folder: Path
     manifest: dict[str, Any]
     lock: ReadLock
+    trust_network: bool = False
+    """Whether the user allows a network outside the folder."""
 
     @property
     def data(self) -> Path:
@@ -68,10 +71,10 @@ class Snapshot:
 
 def is_model(path: str | os.PathLike[str]) -> bool:
     """Whether the folder holds a manifest."""
-    return (Path(path) / MANIFEST).is_file()
+    return is_regular(Path(path) / MANIFEST)
 
 
-def open_model(path: str | os.PathLike[str]) -> Snapshot:
+def open_model(path: str | os.PathLike[str], *, trust_network: bool = False) -> Snapshot:
     """Open a model folder for reading: manifest checked, files there and of their size, the small ones verified."""
     folder = Path(path)
     for _ in range(100):  # a writer may put a new manifest in place, and clean up, between the two steps
@@ -94,7 +97,7 @@ def open_model(path: str | os.PathLike[str]) -> Snapshot:
             break
         if _file_digest(folder / name) != digest:
             raise ModelFormatError(f"{folder / name}: its checksum is wrong, the file is damaged; {_FIT_AGAIN}")
-    return Snapshot(folder, manifest, lock)
+    return Snapshot(folder, manifest, lock, trust_network)
 
 
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -103,12 +106,10 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     manifest_path = folder / MANIFEST
     if not folder.exists():
         raise ModelFormatError(f"{path}: no such model folder; make one with: lnbnn fit IMAGES_DIR {path}")
-    if not manifest_path.is_file():
+    if not os.path.lexists(manifest_path):
         raise ModelFormatError(f"{path}: not a model folder ({MANIFEST} is missing); make one with: lnbnn fit")
     try:
-        if manifest_path.stat().st_size > _MAX_MANIFEST_BYTES:
-            raise ValueError("it is too large")
-        manifest = json.loads(manifest_path.read_text(encoding="utf-8"))
+        manifest = json.loads(read_regular(manifest_path, _MAX_MANIFEST_BYTES).decode("utf-8"))
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT!r}")
     except (OSError, ValueError, RecursionError) as error:
@@ -122,6 +123,7 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     if manifest.pop("sha256", None) != _digest_of_manifest(manifest):
         raise ModelFormatError(f"{manifest_path}: its checksum is wrong, the file is damaged; {_FIT_AGAIN}")
     _check_fields(manifest_path, manifest)
+    _check_entries(folder)
     return manifest
 
 
@@ -145,10 +147,20 @@ def _check_fields(path: Path, manifest: dict[str, Any]) -> None:
             raise ModelFormatError(f"{path}: expected a size and a checksum for {name!r}; got {entry!r}.")
 
 
+def _check_entries(folder: Path) -> None:
+    """Raise if anything but regular files and folders is in a model folder: a link leads out of it, a pipe hangs."""
+    try:
+        found = not_regular(folder)
+    except OSError as error:
+        raise ModelFormatError(f"{folder}: cannot be read ({error.strerror}); check its permissions.") from error
+    if found is not None:
+        raise ModelFormatError(f"{found}: a model holds regular files only, no links, pipes or devices; copy it again.")
+
+
 def _check_sizes(folder: Path, files: dict[str, list[Any]]) -> None:
     for name, (size, _) in files.items():
         file = folder / name
-        found = file.stat().st_size if file.is_file() else None
+        found = file.stat().st_size if is_regular(file) else None
         if found != size:
             state = "missing" if found is None else f"cut short or damaged, {found} bytes instead of {size}"
             raise ModelFormatError(f"{file}: {state}; {_FIT_AGAIN}")
@@ -160,7 +172,7 @@ def damaged_files(snapshot: Snapshot, progress: Callable[[int, int], None] | Non
     damaged = []
     for done, (name, (size, digest)) in enumerate(files.items(), start=1):
         file = snapshot.folder / name
-        if not file.is_file() or file.stat().st_size != size or _file_digest(file) != digest:
+        if not is_regular(file) or file.stat().st_size != size or _file_digest(file) != digest:
             damaged.append(name)
         if progress is not None:
             progress(done, len(files))
@@ -376,7 +388,7 @@ def _digest_of_manifest(manifest: dict[str, Any]) -> str:
 
 
 def _file_digest(path: Path) -> str:
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -30,12 +30,22 @@ COMBINATIONS = {"fusion": "lnbnn.classifiers.fusion:LateFusion"}
 """Methods made of other methods: saved and loaded as those are, but not chosen by name with plain settings."""
 
 
-def load(path: str | os.PathLike[str]) -> ImageClassifier:
+def load(path: str | os.PathLike[str], *, trust_network: bool = False) -> ImageClassifier:
     """Open a model folder written by a classifier's ``save``; large arrays are memory-mapped.
+
+    Parameters
+    ----------
+    path : path
+    trust_network : bool, default=False
+        Whether a network may be used that the model names but does not hold: a file elsewhere, or a model of timm,
+        which may be downloaded. A network is a program: say so only of models from people you trust.
+
+    Notes
+    -----
 
     The model stays what it is now, whatever happens to the folder; :meth:`refresh` brings it up to date.
     """
-    snapshot = open_model(path)
+    snapshot = open_model(path, trust_network=trust_network)
     try:
         kind = resolve({**CLASSIFIERS, **COMBINATIONS}, str(snapshot.manifest.get("method")), "method")
     except UnknownNameError as error:
