@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lnbnn.classifiers import load
+from lnbnn.classifiers import INCREMENTAL, load
 from lnbnn.descriptors import Descriptor, open_descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, no_progress
@@ -70,7 +70,7 @@ class ModelEditor:
         self._writer = writer
         self._trust_network = trust_network
         manifest, where = writer.manifest, writer.folder
-        if manifest.get("is_incremental") is not True:
+        if manifest.get("is_incremental") is not True or manifest.get("method") not in INCREMENTAL:
             raise InvalidInputError(
                 f"{where}: method {manifest.get('method')!r} learns from all images together; fit it again with all."
             )
@@ -137,7 +137,7 @@ class ModelEditor:
         gone = set(wanted)
         check_enough_left(
             sum(image.n_descriptors for image in self._images.values() if image.id not in gone),
-            int(self._writer.manifest.get("min_descriptors", 1)),
+            self._writer.manifest.get("min_descriptors", 1),
         )
         self._n_changes += len(wanted)
         for number in wanted:
@@ -193,7 +193,7 @@ class ModelEditor:
             **manifest,
             **table_fields(self.images),
             "next_id": self._next_id,
-            "n_changes": int(manifest.get("n_changes", 0)) + self._n_changes,
+            "n_changes": manifest.get("n_changes", 0) + self._n_changes,
         }
         self._writer.commit(changed)
         self._added, self._n_changes = {}, 0
@@ -209,7 +209,7 @@ class ModelEditor:
 def _outgrown(manifest: dict[str, Any]) -> str | None:
     """Why the files of a model should be written anew, if they should: what every opening makes up for is too much."""
     images = parse_images(manifest, Path())
-    n_indexed = int(manifest.get("n_indexed", 0))
+    n_indexed = manifest.get("n_indexed", 0)
     n_pending = sum(image.n_descriptors for image in images if image.batch)
     n_kept = sum(image.n_descriptors for image in images if not image.batch)
     if n_pending > max(_MIN_PENDING, n_indexed // _PENDING_SHARE):
@@ -239,7 +239,7 @@ def compact(
     """
     with change_model(path) as writer:
         before = _n_bytes(writer.manifest)
-        if writer.manifest.get("is_incremental") is True:
+        if writer.manifest.get("method") in INCREMENTAL:
             _write_anew(writer, full=True, trust_network=trust_network, progress=progress)
         return before, _n_bytes(writer.manifest)
 

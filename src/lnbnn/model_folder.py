@@ -21,6 +21,8 @@ from typing import Any
 from lnbnn.atomic import atomic_path
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.locks import ReadLock, WriteLock, is_read
+from lnbnn.manifest_fields import check_fields, short
+from lnbnn.outputs import check_folder
 from lnbnn.regular_files import is_regular, not_regular, open_regular, read_regular
 
 __all__ = [
@@ -117,10 +119,14 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     version = manifest.get("format_version")
     if version != FORMAT_VERSION or isinstance(version, bool):
         raise ModelFormatError(
-            f"{path}: model format {version!r}, but this lnbnn reads format {FORMAT_VERSION}; "
+            f"{path}: model format {short(version)}, but this lnbnn reads format {FORMAT_VERSION}; "
             "use the lnbnn that wrote it, or fit the model again."
         )
-    if manifest.pop("sha256", None) != _digest_of_manifest(manifest):
+    try:
+        is_whole = manifest.pop("sha256", None) == _digest_of_manifest(manifest)
+    except RecursionError:
+        is_whole = False
+    if not is_whole:
         raise ModelFormatError(f"{manifest_path}: its checksum is wrong, the file is damaged; {_FIT_AGAIN}")
     _check_fields(manifest_path, manifest)
     _check_entries(folder)
@@ -133,18 +139,19 @@ _FIT_AGAIN = "copy the model again, or fit it again."
 def _check_fields(path: Path, manifest: dict[str, Any]) -> None:
     generation, files = manifest.get("generation"), manifest.get("files")
     if not isinstance(generation, int) or isinstance(generation, bool) or not 0 < generation < 10**15:
-        raise ModelFormatError(f"{path}: the generation must be a whole number; got {generation!r}.")
-    data = str(manifest.get("data"))
-    if _DATA.fullmatch(data) is None:
-        raise ModelFormatError(f"{path}: {data!r} is not a folder inside the model folder.")
+        raise ModelFormatError(f"{path}: the generation must be a whole number; got {short(generation)}.")
+    data = manifest.get("data")
+    if not isinstance(data, str) or _DATA.fullmatch(data) is None:
+        raise ModelFormatError(f"{path}: {short(data)} is not a folder inside the model folder.")
     if not isinstance(files, dict):
         raise ModelFormatError(f"{path}: the list of files is missing; {_FIT_AGAIN}")
     for name, entry in files.items():
         if _FILE.fullmatch(name) is None or name.split("/")[0] != data:
-            raise ModelFormatError(f"{path}: {name!r} is not a path inside the model folder.")
+            raise ModelFormatError(f"{path}: {short(name)} is not a path inside the model folder.")
         fits = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], int) and isinstance(entry[1], str)
         if not fits or entry[0] < 0 or _DIGEST.fullmatch(entry[1]) is None:
-            raise ModelFormatError(f"{path}: expected a size and a checksum for {name!r}; got {entry!r}.")
+            raise ModelFormatError(f"{path}: expected a size and a checksum for {name!r}; got {short(entry)}.")
+    check_fields(path, manifest)
 
 
 def _check_entries(folder: Path) -> None:
@@ -183,18 +190,34 @@ def damaged_files(snapshot: Snapshot, progress: Callable[[int, int], None] | Non
 
 
 def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Raise unless a model may be written here: a new place, an empty folder, or a model that may be replaced."""
-    target = Path(path)
-    if not target.exists():
-        return
-    if not target.is_dir():
+    """Raise unless a model can be written here: a new place, an empty folder, or a model that may be replaced.
+
+    It is tried out: a place that cannot be written to is refused before the work, and nothing is left there.
+    """
+    target = Path(os.path.abspath(path))
+    if os.path.exists(target) and not os.path.isdir(target):
         raise InvalidInputError(f"{path}: a file is in the way; a model is a folder, choose another name.")
-    if not any(target.iterdir()):
+    if not os.path.exists(target) or not _has_entries(target):
+        if os.path.islink(target):
+            raise InvalidInputError(f"{path}: a link to no model is in the way; give the folder that it leads to.")
+        if os.path.ismount(target):
+            raise InvalidInputError(f"{path}: a file system is mounted here; choose a folder inside it.")
+        check_folder(
+            target.parent / f".{target.name}.partial-12345678", shown=path
+        )  # as long as what write_model makes
         return
     if not is_model(target):
         raise InvalidInputError(f"{path}: the folder holds other files; choose a new or empty folder for the model.")
     if not overwrite:
         raise InvalidInputError(f"{path}: a model is here already; choose another folder, or overwrite it (--force).")
+    check_folder(target, shown=path)
+
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except OSError as error:
+        raise InvalidInputError(f"{folder}: cannot be opened ({error.strerror}); check its permissions.") from error
 
 
 def write_model(

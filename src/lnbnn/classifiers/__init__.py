@@ -12,7 +12,7 @@ from lnbnn.registry import resolve
 if TYPE_CHECKING:
     from lnbnn.classifiers.base import ImageClassifier
 
-__all__ = ["CLASSIFIERS", "COMBINATIONS", "load"]
+__all__ = ["CLASSIFIERS", "COMBINATIONS", "INCREMENTAL", "load"]
 
 CLASSIFIERS = {
     "local-nbnn": "lnbnn.classifiers.local_nbnn:LocalNBNN",
@@ -28,6 +28,9 @@ CLASSIFIERS = {
 
 COMBINATIONS = {"fusion": "lnbnn.classifiers.fusion:LateFusion"}
 """Methods made of other methods: saved and loaded as those are, but not chosen by name with plain settings."""
+
+INCREMENTAL = frozenset({"local-nbnn", "nbnn", "nbnn-log-odds"})
+"""Methods whose ``is_incremental`` is true: changing the folder of such a model need not load its class."""
 
 
 def load(path: str | os.PathLike[str], *, trust_network: bool = False) -> ImageClassifier:

@@ -48,9 +48,12 @@ def audit(
     from lnbnn.audit import audit as audit_model
     from lnbnn.audit_page import write_audit_page
     from lnbnn.classifiers import load
+    from lnbnn.outputs import check_file
 
     if output is not None and output.suffix.lower() not in {".html", ".htm", ".json"}:
         raise typer.BadParameter(f"expected a name that ends in .html or .json; got {output.name!r}")
+    if output is not None:
+        check_file(output)
     with ProgressBars() as progress:
         classifier = load(model, trust_network=trust_network).set_params(n_jobs=jobs)
         found = audit_model(classifier, min_probability=min_probability, progress=progress)

@@ -161,8 +161,11 @@ def evaluate(
     from lnbnn import evaluation as ev
     from lnbnn.classifiers import load
     from lnbnn.datasets.folder import read_images
+    from lnbnn.outputs import check_folder
     from lnbnn.store import FeatureStore
 
+    if output is not None:
+        check_folder(output)
     classifier = load(model, trust_network=trust_network).set_params(n_jobs=jobs)
     data = read_images(images)
     for text in data.notes:
@@ -228,9 +231,11 @@ def explain(
     from lnbnn.evidence import explain as explain_image
     from lnbnn.figures import evidence_figure, save_figure
     from lnbnn.images import read_bytes
+    from lnbnn.outputs import check_file
 
     if output.suffix.lower() not in {".png", ".pdf", ".svg", ".jpg"}:
         raise typer.BadParameter(f"expected a name that ends in .png, .pdf, .svg or .jpg; got {output.name!r}")
+    check_file(output)
     classifier = load(model, trust_network=trust_network)
     picture = classifier.descriptor_.decode(read_bytes(image), name=str(image))
     wanted = [None if name is None else _as_model_labels(classifier, [name])[0] for name in (label, against)]
