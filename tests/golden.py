@@ -48,7 +48,12 @@ def picture(kind, seed):
     """Stripes, checks, discs or waves in color, noisy and moved by the seed."""
     rng = np.random.default_rng([kind, seed])
     x, y = np.meshgrid(np.arange(128) + rng.integers(16), np.arange(96) + rng.integers(16))
-    pattern = [y // 7 % 2, (x // 9 + y // 9) % 2, (x % 24 - 12) ** 2 + (y % 24 - 12) ** 2 < 60, np.sin(x / 5 + y / 11) > 0]
+    pattern = [
+        y // 7 % 2,
+        (x // 9 + y // 9) % 2,
+        (x % 24 - 12) ** 2 + (y % 24 - 12) ** 2 < 60,
+        np.sin(x / 5 + y / 11) > 0,
+    ]
     gray = 50 + 140 * pattern[kind] + rng.normal(0, 12, pattern[0].shape)
     color = np.stack([gray, gray[:, ::-1], 255 - gray], axis=-1)
     return np.clip(color, 0, 255).astype(np.uint8)

@@ -14,7 +14,7 @@ from lnbnn.descriptors.onnx_file import with_config
 CONFIG = {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5], "longest_side": 64, "stride": 16}
 
 
-def value(name: str, shape: list[Any], kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+def value(name: str, shape: list[Any] | None, kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
     """The name, type and shape of an input or output."""
     return helper.make_tensor_value_info(name, kind, shape)
 
@@ -53,6 +53,22 @@ def token_network(n_prefix: int, stride: int = 16) -> onnx.ModelProto:
         numpy_helper.from_array(np.full((1, n_prefix, 3), 9.0, np.float32), "first"),
     ]
     return make_model(nodes, [value("image", [1, 3, "h", "w"])], [value("tokens", [1, "n", 3])], constants)
+
+
+def endless_network() -> onnx.ModelProto:
+    """Its map is that of :func:`mean_network`, after a loop that never ends."""
+    step = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("Neg", ["x"], ["y"])],
+        "step",
+        [value("n", [], TensorProto.INT64), value("go", [], TensorProto.BOOL), value("x", None)],
+        [value("go_on", [], TensorProto.BOOL), value("y", None)],
+    )
+    nodes = [
+        helper.make_node("AveragePool", ["image"], ["means"], kernel_shape=[16, 16], strides=[16, 16]),
+        helper.make_node("Loop", ["", "yes", "means"], ["map"], body=step),
+    ]
+    yes = numpy_helper.from_array(np.array(True), "yes")
+    return make_model(nodes, [value("image", [1, 3, "h", "w"])], [value("map", [1, 3, "r", "c"])], [yes])
 
 
 def write_network(path: Path, model: onnx.ModelProto, **config: Any) -> Path:

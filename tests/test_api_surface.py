@@ -32,6 +32,7 @@ ERRORS = {
     "ImageReadError": OSError,
     "ModelFormatError": OSError,
     "ModelInUseError": OSError,
+    "UntrustedNetworkError": Exception,
 }
 
 # Every public method of the two classifiers beyond what scikit-learn gives.

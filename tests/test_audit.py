@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import numpy as np
@@ -12,7 +13,7 @@ from synthetic import grating, make_features
 
 from lnbnn import LocalNBNN
 from lnbnn.audit import audit
-from lnbnn.audit_page import audit_page
+from lnbnn.audit_page import _Pictures, audit_page
 from lnbnn.errors import InvalidInputError
 
 CENTERS = np.random.default_rng(99).integers(20, 108, (5, 8))
@@ -126,7 +127,7 @@ def photo_model(tmp_path, fit):
 
 
 def test_the_command(photo_model, tmp_path, run):
-    out = run("audit", photo_model, "-o", tmp_path / "audit.html").out
+    out = run("audit", photo_model, "-o", tmp_path / "audit.html", "--images", tmp_path / "photos").out
     assert "labels that look wrong: " in out
     assert "01.png" in out
     page = (tmp_path / "audit.html").read_text()
@@ -142,3 +143,32 @@ def test_the_command(photo_model, tmp_path, run):
 
 def test_the_command_refuses_other_endings(photo_model, run_main):
     assert run_main("audit", photo_model, "-o", "audit.pdf").code == 2
+
+
+def test_only_pictures_in_named_folders_are_on_the_page(photo_model, tmp_path, run):
+    outcome = run("audit", photo_model, "-o", tmp_path / "audit.html", "--min-probability", "0")
+    page = (tmp_path / "audit.html").read_text()
+    n_pictures = page.count("<figure>")
+    assert n_pictures > 0
+    assert "data:image" not in page
+    assert f"{n_pictures} pictures are not shown" in page
+    assert "--images FOLDER" in page
+    assert f"{n_pictures} pictures are not on the page; name the folders they are in: --images FOLDER" in outcome.err
+    (tmp_path / "photos" / "a" / "00.png").rename(tmp_path / "secret.png")
+    (tmp_path / "photos" / "a" / "00.png").symlink_to(tmp_path / "secret.png")  # a link out of the folder
+    options = ["--images", tmp_path / "photos" / "a", "--images", tmp_path / "photos" / "b", "--min-probability", "0"]
+    run("audit", photo_model, "-o", tmp_path / "audit.html", *options)
+    figures = (tmp_path / "audit.html").read_text().split("<figure>")[1:]
+    shown = {re.findall(r"<br>(\S+\.png)", figure)[0] for figure in figures if "data:image" in figure}
+    assert shown
+    assert shown <= {"02.png", "03.png", "10.png", "11.png", "12.png", "13.png"}
+
+
+def test_a_folder_whose_name_only_begins_alike_is_another(tmp_path, save_texture):
+    pictures = _Pictures([tmp_path / "photos"])
+    for name, is_shown in (("photos/1.png", True), ("photos-secret/1.png", False), ("photos/../other/1.png", False)):
+        save_texture(tmp_path / os.path.normpath(name), "rows")
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        assert ("data:image" in pictures.figure(str(tmp_path / name), "")) is is_shown
+    assert "picture not found" in pictures.figure("a\0b", "")
+    assert pictures.n_missing == 3

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from synthetic import flat_image, grating, grating_set, make_features, small_sift
 
-from lnbnn import NBNN, DenseSIFT, FeatureStore, ImageFeatures, LocalNBNN, load
+from lnbnn import NBNN, DenseSIFT, FeatureStore, ImageFeatures, LocalNBNN, classifiers, load
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.classifiers.neighbors import NeighborClassifier, ids_of_image, image_of_id
 from lnbnn.errors import ImageReadError, InvalidInputError, UnknownNameError
@@ -781,6 +781,7 @@ INCREMENTAL = [name for name in sorted(CLASSIFIERS) if resolve(CLASSIFIERS, name
 
 def test_which_methods_are_incremental():
     assert INCREMENTAL == ["local-nbnn", "nbnn", "nbnn-log-odds"]
+    assert {*INCREMENTAL} == classifiers.INCREMENTAL
 
 
 @pytest.mark.parametrize("method", INCREMENTAL)

@@ -8,11 +8,16 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 import typer
 from conftest import SMALL_OPTIONS
+from networks import endless_network, write_network
 from PIL import Image
 
 import lnbnn
@@ -490,3 +495,28 @@ def test_several_methods_are_fused(run, tmp_path, make_photos):
     outcome = run("fit", photos, tmp_path / "none", "--method", "pooled-svm", "-k", "3")
     assert outcome.code == 2
     assert "has no n_neighbors" in outcome.err
+
+
+def test_a_network_that_never_ends_is_ended_by_a_signal(photos, tmp_path):
+    network = write_network(tmp_path / "net.onnx", endless_network())
+    code = f"""
+from lnbnn.cli import main
+from lnbnn.descriptors import onnx_file
+make = onnx_file._session
+onnx_file._session = lambda *args: (make(*args), print("made", flush=True))[0]
+main(["extract", {str(photos)!r}, {str(tmp_path / "cache")!r}, "--descriptor", "onnx:{network}"])
+"""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in numbers]
+    for process in processes:
+        assert process.stdout.readline() == b"made\n"
+    time.sleep(0.5)
+    for process, number in zip(processes, numbers, strict=True):
+        assert process.poll() is None
+        process.send_signal(number)
+    for process, number in zip(processes, numbers, strict=True):
+        try:
+            process.communicate(timeout=20)
+        finally:
+            process.kill()
+        assert process.returncode == 128 + number

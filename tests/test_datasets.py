@@ -278,3 +278,28 @@ def test_toy_set_on_disk(toy, tmp_path):
     for path in images.paths:
         other = again / os.path.relpath(path, reference)
         assert np.array_equal(np.asarray(Image.open(path)), np.asarray(Image.open(other)))
+
+
+def test_links_that_make_a_folder_its_own_class_are_named(make_photos, tmp_path):
+    photos = make_photos(tmp_path / "photos")
+    expected = scan_folder(photos)
+    (photos / "again").symlink_to(photos)
+    (photos / "dot").symlink_to(".")
+    (photos / "above").symlink_to(tmp_path)
+    (photos / "loop").symlink_to("loop")
+    (photos / "gone").symlink_to("nowhere")
+    found = scan_folder(photos)
+    assert (found.paths, found.labels) == (expected.paths, expected.labels)
+    names = {"again", "dot", "above", "loop", "gone"}
+    assert {note.partition(":")[0] for note in found.notes} == {str(photos / name) for name in names}
+    for name in ("again", "dot", "above"):
+        assert any(f"{name}: a link to a folder that holds it" in note for note in found.notes)
+
+
+def test_a_link_to_a_class_elsewhere_is_a_class(make_photos, tmp_path):
+    photos = make_photos(tmp_path / "photos")
+    (photos / "rows").rename(tmp_path / "elsewhere")
+    (photos / "rows").symlink_to(tmp_path / "elsewhere")
+    found = scan_folder(photos)
+    assert found.labels.count("rows") == 3
+    assert found.notes == ()

@@ -245,8 +245,11 @@ def test_a_method_that_learns_is_not_changed(tmp_path):
     for change in (lambda: model.remove(0), lambda: model.relabel(0, "b"), lambda: model.partial_fit([], [])):
         with pytest.raises(InvalidInputError, match="learns from all images together"):
             change()
-    with edit_of_a_copy(tmp_path / "model", is_incremental=True) as copy:
-        assert len(copy.images) == 4
+    with (
+        pytest.raises(InvalidInputError, match="learns from all images together"),
+        edit_of_a_copy(tmp_path / "model", is_incremental=True),
+    ):
+        pass
 
 
 def edit_of_a_copy(folder, **changes):

@@ -17,6 +17,9 @@ PACKAGE = Path(lnbnn.__file__).parent
 LAYERS = [
     "errors",
     "atomic",
+    "manifest_fields",
+    "regular_files",
+    "outputs",
     "registry",
     "settings",
     "features",

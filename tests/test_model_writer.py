@@ -138,10 +138,8 @@ def test_stray_unfinished_files_and_folders_do_not_block_a_writer(folder):
     (folder / ".partial-folder" / "inside").mkdir(parents=True)
     (folder / ".partial-file").write_text("x")
     (data_file(folder, "") / ".partial-folder").mkdir()
-    (folder / ".partial-link").symlink_to(folder.parent)
     relabel(folder)
     assert not list(folder.rglob(".partial-*"))
-    assert folder.parent.is_dir()
 
 
 def test_a_batch_left_by_a_killed_writer_is_not_taken_for_another(folder):

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pickle
+
 import numpy as np
 import onnx
 import pytest
+from forged import data_file, forge_checksums, forge_manifest
 from networks import CONFIG, make_model, mean_network, token_network, value, write_network
 from onnx import TensorProto, helper, numpy_helper
+from sklearn.base import clone
 from synthetic import noise_image
 
+import lnbnn
 from lnbnn.descriptors import make_descriptor
 from lnbnn.descriptors.onnx_file import with_config
-from lnbnn.errors import InvalidInputError
+from lnbnn.editing import calibrate, check_model, compact, edit, merge
+from lnbnn.errors import InvalidInputError, ModelFormatError, UntrustedNetworkError
 
 
 @pytest.fixture
@@ -254,3 +262,132 @@ def test_metadata_that_is_no_json_is_refused(tmp_path):
 def test_bad_settings_are_refused(place, settings, message):
     with pytest.raises(InvalidInputError, match=message):
         make_descriptor(place(mean_network()), settings)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/proc/self/mem", "pipe"])
+def test_only_regular_files_are_read(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    with pytest.raises(InvalidInputError, match=r"cannot be read|not a usable ONNX file"):
+        make_descriptor(f"onnx:{path}")
+
+
+# ---- the network of a model -----------------------------------------------------------------------------------------
+
+IMAGES = [noise_image(64, 48, seed=seed) for seed in range(6)]
+
+
+def write_model(folder, name):
+    lnbnn.LocalNBNN(3, descriptor=name, index="exact", n_jobs=1).fit(IMAGES, list("aabbcc")).save(folder)
+    return folder
+
+
+def without_network(model):
+    """The model as one made before models kept their networks."""
+    data_file(model, "network.onnx").unlink()
+    manifest = json.loads((model / "manifest.json").read_bytes())
+    files = {name: entry for name, entry in manifest["files"].items() if not name.endswith("network.onnx")}
+    forge_manifest(model, without=["network"], files=files)
+
+
+@pytest.mark.parametrize("output", ["", "@means"])
+def test_a_model_keeps_its_network(place, tmp_path, output):
+    name = place(mean_network()) + output
+    model = write_model(tmp_path / "model", name)
+    expected = lnbnn.load(model).decision_function(IMAGES)
+    (tmp_path / "net.onnx").unlink()
+    again = lnbnn.load(model)
+    assert np.array_equal(again.decision_function(IMAGES), expected)
+    assert again.plain_params()["descriptor"] == name
+    assert pickle.loads(pickle.dumps(again.descriptor_)).n_dims == again.descriptor_.n_dims
+    assert np.array_equal(clone(again).fit(IMAGES, list("aabbcc")).decision_function(IMAGES), expected)
+    with edit(model) as editor:
+        editor.add([noise_image(64, 48, seed=9)], ["a"])
+    compact(model)
+    again.refresh()
+    assert len(again.images_) == 7
+    assert data_file(model, "network.onnx").is_file()
+    assert check_model(model).problems == ()
+    merge(model, model, tmp_path / "merged")
+    merged = lnbnn.load(tmp_path / "merged")
+    assert np.array_equal(merged.decision_function(IMAGES), lnbnn.load(model).decision_function(IMAGES))
+
+
+def test_a_path_with_the_sign_of_an_output_is_kept_too(tmp_path):
+    path = write_network(tmp_path / "net@home.onnx", mean_network())
+    model = write_model(tmp_path / "model", f"onnx:{path}")
+    path.unlink()
+    assert lnbnn.load(model).descriptor_.n_dims == 6
+
+
+def test_another_network_in_the_folder_is_refused(place, tmp_path):
+    model = write_model(tmp_path / "model", place(mean_network()))
+    write_network(data_file(model, "network.onnx"), mean_network(stride=8), **CONFIG | {"stride": 8})
+    forge_checksums(model)
+    with pytest.raises(ModelFormatError, match="weights are not those the model was made with"):
+        lnbnn.load(model)
+
+
+def test_a_network_outside_the_folder_needs_the_users_word(place, tmp_path, run_main, save_texture):
+    model = write_model(tmp_path / "model", place(mean_network()))
+    photo = save_texture(tmp_path / "a.png", "rows")
+    without_network(model)
+    before = (model / "manifest.json").read_bytes()
+    for use in (lnbnn.load, compact, calibrate, lambda path: merge(path, path, tmp_path / "merged")):
+        with pytest.raises(UntrustedNetworkError, match=r"outside its folder, 'onnx:.*net\.onnx'.*--trust-network"):
+            use(model)
+    for command in (
+        ["predict", model, photo],
+        ["evaluate", model, tmp_path],
+        ["explain", model, photo, "-o", tmp_path / "why.png"],
+        ["info", model],
+        ["audit", model],
+        ["add", model, photo, "--label", "a"],
+        ["calibrate", model],
+        ["merge", model, model, tmp_path / "merged"],
+        ["compact", model],
+    ):
+        assert "--trust-network" in run_main(*command).error, command
+    outcome = run_main("check", model)
+    assert outcome.code == 1
+    assert "--trust-network" in outcome.err
+    assert (model / "manifest.json").read_bytes() == before
+    assert not (tmp_path / "merged").exists()
+    for command in (
+        ["predict", model, photo],
+        ["info", model],
+        ["check", model],
+        ["audit", model],
+        ["add", model, photo, "--label", "a"],
+        ["relabel", model, "--image", "0", "--label", "b"],
+        ["remove", model, "--image", "1"],
+        ["calibrate", model],
+        ["merge", model, model, tmp_path / "merged"],
+        ["compact", model],  # from here on the network is in the folder
+    ):
+        outcome = run_main(*command, "--trust-network")
+        assert outcome.code == 0, outcome.err
+    assert run_main("predict", model, photo).code == 0
+    assert run_main("list", model).code == 0
+
+
+def test_a_trusted_model_is_followed(place, tmp_path):
+    model = write_model(tmp_path / "model", place(mean_network()))
+    without_network(model)
+    opened = lnbnn.load(model, trust_network=True)
+    compact(model, trust_network=True)
+    assert opened.refresh()
+
+
+def test_names_that_download_need_the_users_word(place, tmp_path):
+    model = write_model(tmp_path / "model", place(mean_network()))
+    params = json.loads((model / "manifest.json").read_bytes())["params"]
+    for name in ("timm:resnet18", "timm:hf-hub:someone/something", "onnx:/dev/zero"):
+        forge_manifest(model, without=["network"], params=params | {"descriptor": name})
+        with pytest.raises(UntrustedNetworkError):
+            lnbnn.load(model)
+        with pytest.raises(UntrustedNetworkError), edit(model) as editor:
+            editor.add(IMAGES[:1], ["a"])
+    forge_manifest(model, network={"file": "network.onnx", "output": None}, params=params | {"descriptor": "timm:x"})
+    with pytest.raises(UntrustedNetworkError):
+        lnbnn.load(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.errors import ModelFormatError
+from lnbnn.regular_files import open_regular
 
 __all__ = ["load_array", "save_array", "save_stacked"]
 
@@ -41,12 +43,12 @@ def load_array(path: Path, *, ndim: int, dtypes: Sequence[str]) -> NDArray[np.ge
     A file of 1 MiB or more is memory-mapped read-only: opening it costs nothing and processes share it.
     """
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             version = np.lib.format.read_magic(file)
             if version != (1, 0):
                 raise ValueError(f"npy version {version}")
             shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
-            start, size = file.tell(), path.stat().st_size
+            start, size = file.tell(), os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         raise ModelFormatError(f"{path}: missing; the model folder is incomplete, fit the model again.") from None
     except Exception as error:  # NumPy's header parser raises many types on damaged text
@@ -63,7 +65,7 @@ def load_array(path: Path, *, ndim: int, dtypes: Sequence[str]) -> NDArray[np.ge
     if n_bytes == 0:
         return np.empty(shape, dtype)
     if n_bytes < _MAP_FROM_BYTES:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             file.seek(start)
             return np.frombuffer(file.read(n_bytes), dtype).reshape(shape)
     return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape)

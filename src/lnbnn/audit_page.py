@@ -44,37 +44,58 @@ td, th { border: 1px solid #ddd; padding: 4px 10px; text-align: left }
 """
 
 
-def write_audit_page(path: str | os.PathLike[str], audit: Audit, *, model: str = "model") -> None:
-    """Write the page; whole or not at all."""
+def write_audit_page(
+    path: str | os.PathLike[str],
+    audit: Audit,
+    *,
+    model: str = "model",
+    folders: Sequence[str | os.PathLike[str]] = (),
+) -> int:
+    """Write the page that :func:`audit_page` makes, whole or not at all; returns how many pictures it lacks."""
+    pictures = _Pictures(folders)
+    text = _page(audit, model, pictures)
     with atomic_path(path) as partial:
-        partial.write_text(audit_page(audit, model=model), encoding="utf-8", errors="xmlcharrefreplace")
+        partial.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+    return pictures.n_missing
 
 
-def audit_page(audit: Audit, *, model: str = "model") -> str:
-    """The page as text. Pictures are read from where the model says they were; one that is gone is named instead."""
+def audit_page(audit: Audit, *, model: str = "model", folders: Sequence[str | os.PathLike[str]] = ()) -> str:
+    """The page as text.
+
+    Pictures are read from where the model says they were, but only from the given folders: a model may name any path.
+    One that is gone, or lies elsewhere, is named instead.
+    """
+    return _page(audit, model, _Pictures(folders))
+
+
+def _page(audit: Audit, model: str, pictures: _Pictures) -> str:
+    suspects = [_suspect(suspect, model, pictures) for suspect in audit.suspects[:_MAX_SHOWN]]
+    duplicates = [_duplicate(pair, model, pictures) for pair in audit.near_duplicates[:_MAX_SHOWN]]
+    strangers = [_stranger(stranger, model, pictures) for stranger in audit.strangers[:_MAX_SHOWN]]
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>",
         f"<title>Audit of {_text(model)}</title><style>{_STYLE}</style>",
         f"<h1>Audit of {_text(model)}</h1>",
         f"<p>{audit.n_images:,} images of {audit.n_classes:,} classes. Each was looked up as if the model lacked it: "
         f"{100 * audit.accuracy:.1f} % got their own label back.</p>",
+        *_missing(pictures.n_missing, model),
         *_section(
             "Labels that look wrong",
             "Without the image, the model takes it for another class. The bar: how probable it is that the label is "
             "wrong. Left: the image; right: the one in the model that is most like it.",
-            [_suspect(suspect, model) for suspect in audit.suspects[:_MAX_SHOWN]],
+            suspects,
             len(audit.suspects),
         ),
         *_section(
             "Near-duplicates",
             "One of the two holds most of what the other does; those with different labels come first.",
-            [_duplicate(pair, model) for pair in audit.near_duplicates[:_MAX_SHOWN]],
+            duplicates,
             len(audit.near_duplicates),
         ),
         *_section(
             "Images that nothing resembles",
             "No class stands out for them, and least of all their own.",
-            [_stranger(stranger, model) for stranger in audit.strangers[:_MAX_SHOWN]],
+            strangers,
             len(audit.strangers),
         ),
         "<h2>Classes that are confused</h2>",
@@ -87,18 +108,25 @@ def audit_page(audit: Audit, *, model: str = "model") -> str:
     return "\n".join(parts) + "\n"
 
 
+def _missing(n_missing: int, model: str) -> list[str]:
+    if not n_missing:
+        return []
+    command = f"lnbnn audit {shlex.quote(model)} -o audit.html --images FOLDER"
+    return [f"<p>{n_missing} pictures are not shown: only those in folders that you name are. {_command(command)}</p>"]
+
+
 def _section(title: str, what: str, cards: Sequence[str], n_found: int) -> list[str]:
     shown = "" if n_found <= len(cards) else f" The first {len(cards)} of {n_found} are shown."
     body = f"<div class='grid'>{''.join(cards)}</div>" if cards else "<p>None.</p>"
     return [f"<h2>{title} ({n_found})</h2><p>{what}{shown}</p>", body]
 
 
-def _suspect(suspect: Suspect, model: str) -> str:
+def _suspect(suspect: Suspect, model: str, pictures: _Pictures) -> str:
     closest = f"{_text(suspect.closest_label)}, image {suspect.closest_id}"
     return (
         "<div class='card'><div class='pair'>"
-        + _figure(suspect.name, f"image {suspect.id}")
-        + _figure(suspect.closest_name, closest)
+        + pictures.figure(suspect.name, f"image {suspect.id}")
+        + pictures.figure(suspect.closest_name, closest)
         + "</div>"
         + f"<div>label <span class='wrong'>{_text(suspect.label)}</span>, "
         + f"wrong with {100 * suspect.probability:.0f} %</div>"
@@ -111,13 +139,13 @@ def _suspect(suspect: Suspect, model: str) -> str:
     )
 
 
-def _duplicate(pair: NearDuplicate, model: str) -> str:
+def _duplicate(pair: NearDuplicate, model: str, pictures: _Pictures) -> str:
     kind = "wrong" if pair.across_classes else "right"
     how = "the same bytes" if pair.same_bytes else f"{100 * pair.share:.0f} % of the descriptors"
     return (
         "<div class='card'><div class='pair'>"
-        + _figure(pair.name, f"image {pair.id}")
-        + _figure(pair.other_name, f"image {pair.other_id}")
+        + pictures.figure(pair.name, f"image {pair.id}")
+        + pictures.figure(pair.other_name, f"image {pair.other_id}")
         + f"</div><div><span class='{kind}'>{_text(pair.label)}</span> and "
         + f"<span class='{kind}'>{_text(pair.other_label)}</span>, {how}</div>"
         + _command(f"lnbnn remove {shlex.quote(model)} --image {pair.other_id}")
@@ -125,24 +153,38 @@ def _duplicate(pair: NearDuplicate, model: str) -> str:
     )
 
 
-def _stranger(stranger: Stranger, model: str) -> str:
+def _stranger(stranger: Stranger, model: str, pictures: _Pictures) -> str:
     return (
         "<div class='card'>"
-        + _figure(stranger.name, f"image {stranger.id}")
+        + pictures.figure(stranger.name, f"image {stranger.id}")
         + f"<div>label {_text(stranger.label)}, number {stranger.rank} among the classes</div>"
         + _command(f"lnbnn remove {shlex.quote(model)} --image {stranger.id}")
         + "</div>"
     )
 
 
-def _figure(name: str, caption: str) -> str:
-    try:
-        data = base64.b64encode(jpeg_thumbnail(name, _SIDE)).decode("ascii")
-        picture = f"<img alt='' src='data:image/jpeg;base64,{data}'>"
-    except ImageReadError:
-        picture = "picture not found"
-    file = _text(os.path.basename(name))
-    return f"<figure><div class='picture'>{picture}</div><figcaption>{caption}<br>{file}</figcaption></figure>"
+class _Pictures:
+    """Small copies of the pictures that lie in given folders, links resolved; counts those it has no copy of."""
+
+    def __init__(self, folders: Sequence[str | os.PathLike[str]]) -> None:
+        self._folders = [os.path.realpath(folder) for folder in folders]
+        self.n_missing = 0
+
+    def figure(self, name: str, caption: str) -> str:
+        try:
+            data = base64.b64encode(jpeg_thumbnail(self._inside(name), _SIDE)).decode("ascii")
+            picture = f"<img alt='' src='data:image/jpeg;base64,{data}'>"
+        except (ImageReadError, ValueError):  # ValueError: no path at all
+            self.n_missing += 1
+            picture = "picture not found"
+        file = _text(os.path.basename(name))
+        return f"<figure><div class='picture'>{picture}</div><figcaption>{caption}<br>{file}</figcaption></figure>"
+
+    def _inside(self, name: str) -> str:
+        path = os.path.realpath(name)
+        if not any(os.path.commonpath([folder, path]) == folder for folder in self._folders):
+            raise ImageReadError(f"{name}: not in a folder that was named.")
+        return path
 
 
 def _command(text: str) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lnbnn.classifiers import load
-from lnbnn.descriptors import Descriptor, make_descriptor
+from lnbnn.classifiers import INCREMENTAL, load
+from lnbnn.descriptors import Descriptor, open_descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, no_progress
 from lnbnn.features import ImageFeatures
@@ -37,11 +37,12 @@ _REMOVED_SHARE = 4
 
 
 @contextmanager
-def edit(path: str | os.PathLike[str]) -> Iterator[ModelEditor]:
+def edit(path: str | os.PathLike[str], *, trust_network: bool = False) -> Iterator[ModelEditor]:
     """Change a model folder: all that is done in the block, or nothing if it ends with an error.
 
     Other processes go on reading the model as it was; a second one that wants to change it gets a
     :class:`~lnbnn.errors.ModelInUseError` at once. A model that is loaded follows with its ``refresh``.
+    ``trust_network`` is that of :func:`lnbnn.load`.
 
     Examples
     --------
@@ -50,7 +51,7 @@ def edit(path: str | os.PathLike[str]) -> Iterator[ModelEditor]:
     ...     model.relabel(17, "dog")
     """
     with change_model(path) as writer:
-        editor = ModelEditor(writer)
+        editor = ModelEditor(writer, trust_network=trust_network)
         yield editor
         editor._commit()
 
@@ -66,10 +67,11 @@ class ModelEditor:
         Those whose content the image of this id has.
     """
 
-    def __init__(self, writer: ModelWriter) -> None:
+    def __init__(self, writer: ModelWriter, *, trust_network: bool = False) -> None:
         self._writer = writer
+        self._trust_network = trust_network
         manifest, where = writer.manifest, writer.folder
-        if manifest.get("is_incremental") is not True:
+        if manifest.get("is_incremental") is not True or manifest.get("method") not in INCREMENTAL:
             raise InvalidInputError(
                 f"{where}: method {manifest.get('method')!r} learns from all images together; fit it again with all."
             )
@@ -136,7 +138,7 @@ class ModelEditor:
         gone = set(wanted)
         check_enough_left(
             sum(image.n_descriptors for image in self._images.values() if image.id not in gone),
-            int(self._writer.manifest.get("min_descriptors", 1)),
+            self._writer.manifest.get("min_descriptors", 1),
         )
         self._n_changes += len(wanted)
         for number in wanted:
@@ -171,10 +173,13 @@ class ModelEditor:
 
     def _make_descriptor(self) -> Descriptor:
         if self._descriptor is None:
-            params = self._writer.manifest.get("params")
-            if not isinstance(params, dict) or not isinstance(params.get("descriptor"), str):
-                raise ModelFormatError(f"{self._writer.folder}: the manifest is damaged; fit the model again.")
-            self._descriptor = make_descriptor(params["descriptor"], params.get("descriptor_params"))
+            manifest, folder = self._writer.manifest, self._writer.folder
+            try:
+                self._descriptor = open_descriptor(
+                    manifest, folder / manifest["data"], trust_network=self._trust_network
+                )
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                raise ModelFormatError(f"{folder}: the manifest is damaged ({error}); fit the model again.") from error
         return self._descriptor
 
     def _commit(self) -> None:
@@ -189,7 +194,7 @@ class ModelEditor:
             **manifest,
             **table_fields(self.images),
             "next_id": self._next_id,
-            "n_changes": int(manifest.get("n_changes", 0)) + self._n_changes,
+            "n_changes": manifest.get("n_changes", 0) + self._n_changes,
         }
         self._writer.commit(changed)
         self._added, self._n_changes = {}, 0
@@ -197,7 +202,7 @@ class ModelEditor:
         if reason is not None:
             _logger.warning("%s: the index is brought up to date: %s", self._writer.folder, reason)
             try:
-                _write_anew(self._writer, full=False)
+                _write_anew(self._writer, full=False, trust_network=self._trust_network)
             except (LnbnnError, OSError, MemoryError) as error:  # the change itself is safe
                 _logger.warning("%s: that failed (%s); lnbnn compact does it later", self._writer.folder, error)
 
@@ -205,7 +210,7 @@ class ModelEditor:
 def _outgrown(manifest: dict[str, Any]) -> str | None:
     """Why the files of a model should be written anew, if they should: what every opening makes up for is too much."""
     images = parse_images(manifest, Path())
-    n_indexed = int(manifest.get("n_indexed", 0))
+    n_indexed = manifest.get("n_indexed", 0)
     n_pending = sum(image.n_descriptors for image in images if image.batch)
     n_kept = sum(image.n_descriptors for image in images if not image.batch)
     if n_pending > max(_MIN_PENDING, n_indexed // _PENDING_SHARE):
@@ -215,12 +220,12 @@ def _outgrown(manifest: dict[str, Any]) -> str | None:
     return None
 
 
-def _write_anew(writer: ModelWriter, *, full: bool, progress: Progress = no_progress) -> None:
+def _write_anew(writer: ModelWriter, *, full: bool, trust_network: bool, progress: Progress = no_progress) -> None:
     for name in damaged_files(open_model(writer.folder), lambda done, n: progress("checking files", done, n)):
         raise ModelFormatError(
             f"{writer.folder / name}: its checksum is wrong, the file is damaged; fit the model again."
         )
-    classifier = load(writer.folder)
+    classifier = load(writer.folder, trust_network=trust_network)
     lock = classifier._snapshot.lock if classifier._snapshot is not None else None
     classifier._compact(full=full, progress=progress)
     images = classifier.stored_images()
@@ -230,15 +235,17 @@ def _write_anew(writer: ModelWriter, *, full: bool, progress: Progress = no_prog
         lock.close()  # so that the files just replaced can go
 
 
-def compact(path: str | os.PathLike[str], *, progress: Progress = no_progress) -> tuple[int, int]:
+def compact(
+    path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress
+) -> tuple[int, int]:
     """Write a model's files anew without what was removed; returns its size in bytes before and after.
 
     The index is trained anew if it has outgrown its training, or if anything was removed.
     """
     with change_model(path, replaces_all=True) as writer:
         before = _n_bytes(writer.manifest)
-        if writer.manifest.get("is_incremental") is True:
-            _write_anew(writer, full=True, progress=progress)
+        if writer.manifest.get("method") in INCREMENTAL:
+            _write_anew(writer, full=True, trust_network=trust_network, progress=progress)
         return before, _n_bytes(writer.manifest)
 
 
@@ -246,9 +253,9 @@ def _n_bytes(manifest: dict[str, Any]) -> int:
     return sum(size for size, _ in manifest["files"].values())
 
 
-def calibrate(path: str | os.PathLike[str], *, progress: Progress = no_progress) -> None:
+def calibrate(path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress) -> None:
     """Calibrate a model in its folder: probabilities, and what it takes to tell images of unknown classes."""
-    model = load(path)
+    model = load(path, trust_network=trust_network)
     model.calibrate(unknown=True, progress=progress)
     opened = model._snapshot.manifest["generation"] if model._snapshot is not None else None
     with change_model(path) as writer:
@@ -259,10 +266,11 @@ def calibrate(path: str | os.PathLike[str], *, progress: Progress = no_progress)
 
 def list_images(path: str | os.PathLike[str]) -> list[StoredImage]:
     """The labelled images of a model folder."""
-    manifest = read_manifest(path)
+    where, manifest = Path(path), read_manifest(path)
     if "images" not in manifest:  # a fusion: the images of its first method
-        return list_images(Path(path) / manifest["data"] / "member0")
-    return parse_images(manifest, Path(path))
+        where = where / manifest["data"] / "member0"
+        manifest = read_manifest(where)
+    return parse_images(manifest, where)
 
 
 def merge(
@@ -271,6 +279,7 @@ def merge(
     target: str | os.PathLike[str],
     *,
     overwrite: bool = False,
+    trust_network: bool = False,
     progress: Progress = no_progress,
 ) -> list[tuple[int, int]]:
     """Write a model of the images of two, which must have the same method and settings.
@@ -284,7 +293,7 @@ def merge(
         The images that both have.
     """
     check_target(target, overwrite=overwrite)
-    model, other = load(first), load(second)
+    model, other = (load(path, trust_network=trust_network) for path in (first, second))
     doubles = model.absorb(other, progress=progress)
     model.save(target, overwrite=overwrite)
     return doubles
@@ -302,7 +311,9 @@ class CheckReport:
     problems: tuple[str, ...]
 
 
-def check_model(path: str | os.PathLike[str], *, progress: Progress = no_progress) -> CheckReport:
+def check_model(
+    path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress
+) -> CheckReport:
     """Read every byte of a model, compare every checksum and count, and open it."""
     snapshot = open_model(path)
     files = snapshot.manifest["files"]
@@ -311,7 +322,7 @@ def check_model(path: str | os.PathLike[str], *, progress: Progress = no_progres
     n_images = n_descriptors = 0
     if not problems:
         try:
-            model = load(path)
+            model = load(path, trust_network=trust_network)
             problems += model.inconsistencies()
             n_images = len(model.images_)
             n_descriptors = sum(image.n_descriptors for image in model.images_)

@@ -12,6 +12,7 @@ __all__ = [
     "ModelFormatError",
     "ModelInUseError",
     "UnknownNameError",
+    "UntrustedNetworkError",
 ]
 
 
@@ -45,3 +46,7 @@ class ModelFormatError(LnbnnError, OSError):
 
 class ModelInUseError(LnbnnError, OSError):
     """Another process is changing the model."""
+
+
+class UntrustedNetworkError(LnbnnError):
+    """A model names a network outside its folder, and the user has not said that it may be used."""

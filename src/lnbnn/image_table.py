@@ -18,6 +18,7 @@ from lnbnn.arrays import load_array, save_stacked
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
 from lnbnn.images import read_bytes
+from lnbnn.regular_files import read_regular
 
 __all__ = [
     "MAX_IMAGES",
@@ -162,8 +163,6 @@ def read_batch(folder: Path) -> dict[int, ImageFeatures]:
 
 def _read_json(path: Path) -> Any:
     try:
-        if path.stat().st_size > _MAX_TABLE_BYTES:
-            raise ValueError("it is too large")
-        return json.loads(path.read_text(encoding="ascii"))
+        return json.loads(read_regular(path, _MAX_TABLE_BYTES).decode("ascii"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelFormatError(f"{path}: cannot be read ({error}); fit the model again.") from error

@@ -210,8 +210,8 @@ class ModelWriter:
         if not self._is_durable:  # a power cut could still bring back the manifest before this one
             return
         for name in manifest.get("superseded", ()):
-            folder = self.folder / str(name)
-            if DATA_NAME.fullmatch(str(name)) and folder != live and folder.is_dir() and not is_read(folder):
+            folder = self.folder / name
+            if folder != live and folder.is_dir() and not is_read(folder):
                 _remove(folder)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from lnbnn.classifiers.answers import AnswerMixin
 from lnbnn.classifiers.estimator import check_is_fitted
 from lnbnn.classifiers.living import LivingMixin
-from lnbnn.descriptors import Descriptor, make_descriptor
+from lnbnn.descriptors import Descriptor, make_descriptor, network_fields, open_descriptor, write_network
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
@@ -255,12 +255,14 @@ class ImageClassifier(LivingMixin, AnswerMixin):
             "next_id": self.next_id_,
             "n_indexed": sum(image.n_descriptors for image in images),
             "n_changes": self.n_changes_,
+            **network_fields(self.descriptor_),
             **self._calibration_fields(),
         }
 
     def _save_all(self, folder: Path, images: list[StoredImage]) -> None:
         self._save_parts(folder)
         write_table(folder, images)
+        write_network(self.descriptor_, folder)
         if self.normalizer_ is not None:
             self.normalizer_.save(folder)
 
@@ -269,7 +271,11 @@ class ImageClassifier(LivingMixin, AnswerMixin):
         """The fitted classifier that :meth:`save` wrote; the manifest's fields are checked as they are taken."""
         folder, manifest = snapshot.folder, snapshot.manifest
         try:
-            classifier = cls(**cls._stored_params(manifest))
+            params = cls._stored_params(manifest)
+            descriptor = open_descriptor(manifest, snapshot.data, trust_network=snapshot.trust_network)
+            if "network" in manifest:
+                params = {**params, "descriptor": descriptor, "descriptor_params": None}
+            classifier = cls(**params)
             classifier.check_settings()
             classifier.descriptor_ = classifier._make_descriptor()
             n_dims, dtype = manifest["features"]

@@ -21,7 +21,7 @@ from lnbnn.descriptors import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.model_folder import Snapshot
+from lnbnn.model_folder import Snapshot, read_manifest
 from lnbnn.model_writer import write_model
 from lnbnn.settings import check_whole, plain
 from lnbnn.store import FeatureStore
@@ -303,7 +303,7 @@ class LateFusion(ImageClassifier):
             params = dict(manifest["params"])
             if weights.shape != (len(names),) or not np.isfinite(weights).all() or weights.min() < 0.0:
                 raise ValueError(f"weights {manifest['weights']}")
-            members = [load(folder / f"member{place}") for place in range(len(names))]
+            members = [_load_member(folder / f"member{place}", snapshot) for place in range(len(names))]
             fusion = cls(list(zip(names, members, strict=True)), **params)
             fusion.check_settings()
             for member in members:
@@ -339,6 +339,13 @@ class LateFusion(ImageClassifier):
             if not isinstance(member, ImageClassifier) or isinstance(member, LateFusion):
                 raise InvalidInputError(f"{name!r} must be one of this package's methods; got {type(member).__name__}.")
             member.check_settings()
+
+
+def _load_member(folder: Path, snapshot: Snapshot) -> ImageClassifier:
+    method = read_manifest(folder).get("method")
+    if method == LateFusion.method:  # refused before it is opened: it could hold others, and so on
+        raise ModelFormatError(f"{folder}: a part of a fusion must be one method; got {method!r}; fit the model again.")
+    return load(folder, trust_network=snapshot.trust_network)
 
 
 def _descriptor_key(descriptor: Descriptor) -> str:

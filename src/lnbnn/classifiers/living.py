@@ -127,7 +127,7 @@ class LivingMixin:
         self.fitted_classes()
         if self._snapshot is None:
             raise InvalidInputError("only a model opened from a folder, and not changed since, can follow the folder.")
-        snapshot = open_model(self._snapshot.folder)
+        snapshot = open_model(self._snapshot.folder, trust_network=self._snapshot.trust_network)
         if snapshot.manifest["generation"] == self._snapshot.manifest["generation"]:
             return False
         if snapshot.manifest["data"] == self._snapshot.manifest["data"]:

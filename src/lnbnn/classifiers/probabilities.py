@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from lnbnn.calibration import false_accept_rates, fit_temperature, log_probabilities, prominence
 from lnbnn.classifiers.estimator import Estimator, check_is_fitted
-from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.extraction import ImageLike, Progress, name_of, no_progress
 from lnbnn.features import ImageFeatures
+from lnbnn.manifest_fields import MAX_UNKNOWN
 from lnbnn.settings import check_whole
 from lnbnn.store import FeatureStore
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from lnbnn.classifiers.base import ImageClassifier, ReferenceImage
 
 __all__ = ["ProbabilityMixin", "can_be_held_out", "cross_fitted_scores"]
-
-_MAX_UNKNOWN = 4096  # values kept of the images scored as unknown
 
 
 class ProbabilityMixin(Estimator):
@@ -89,8 +88,8 @@ class ProbabilityMixin(Estimator):
                 f"method {self.method!r} cannot leave a class out, so it cannot tell what is unknown."
             )
         found = np.sort(prominence(scores))
-        if len(found) > _MAX_UNKNOWN:
-            found = found[np.linspace(0, len(found) - 1, _MAX_UNKNOWN).round().astype(np.intp)]
+        if len(found) > MAX_UNKNOWN:
+            found = found[np.linspace(0, len(found) - 1, MAX_UNKNOWN).round().astype(np.intp)]
         self.unknown_prominence_ = found
 
     def false_accept_rates(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -168,19 +167,11 @@ class ProbabilityMixin(Estimator):
         """Take over what :meth:`_calibration_fields` wrote."""
         for name in ("temperature_", "unknown_prominence_"):
             self.__dict__.pop(name, None)
-        self.n_changes_ = check_whole_field(manifest, "n_changes")
+        self.n_changes_ = manifest.get("n_changes", 0)
         if "temperature" in manifest:
-            temperature = manifest["temperature"]
-            if type(temperature) not in (int, float) or not 0.0 < temperature < np.inf:
-                raise ModelFormatError(f"the manifest is damaged: temperature {temperature!r}; fit the model again.")
-            self.temperature_ = float(temperature)
+            self.temperature_ = float(manifest["temperature"])
         if "unknown_prominence" in manifest:
-            found = manifest["unknown_prominence"]
-            if not isinstance(found, list) or not 0 < len(found) <= _MAX_UNKNOWN:
-                raise ModelFormatError("the manifest is damaged: unknown_prominence; fit the model again.")
-            if not all(type(value) in (int, float) and abs(value) < 1e30 for value in found) or found != sorted(found):
-                raise ModelFormatError("the manifest is damaged: unknown_prominence; fit the model again.")
-            self.unknown_prominence_ = np.array(found, dtype=np.float64)
+            self.unknown_prominence_ = np.array(manifest["unknown_prominence"], dtype=np.float64)
 
     def _is_calibrated(self) -> bool:
         return hasattr(self, "temperature_")
@@ -203,14 +194,6 @@ class ProbabilityMixin(Estimator):
             *,
             score: Callable[[ImageFeatures], NDArray[np.float64]] | None = None,
         ) -> Iterator[NDArray[np.float64] | ImageReadError | None]: ...
-
-
-def check_whole_field(manifest: dict[str, Any], name: str) -> int:
-    """A count that the manifest holds."""
-    value = manifest.get(name)
-    if type(value) is not int or not 0 <= value < 1 << 53:
-        raise ModelFormatError(f"the manifest is damaged: {name} {value!r}; fit the model again.")
-    return int(value)
 
 
 def can_be_held_out(labels: NDArray[np.integer]) -> NDArray[np.bool_]:

@@ -7,7 +7,11 @@ import gc
 import os
 import signal
 import sys
+import threading
+import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -36,6 +40,7 @@ app = typer.Typer(
 )
 
 _debug = False
+_GRACE_S = 3.0  # from a signal to the end of the process, for unfinished files to be removed
 
 
 def _show_version(wanted: bool) -> None:
@@ -102,7 +107,8 @@ def main(args: list[str] | None = None) -> None:
             stream.reconfigure(errors="surrogateescape")  # file names that are not valid UTF-8 come out as they are
     warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # lnbnn.images has a limit of its own
     try:
-        app(args=args, prog_name="lnbnn")
+        with _ended_by_signals():
+            app(args=args, prog_name="lnbnn")
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -119,6 +125,35 @@ def _system_error(error: OSError | MemoryError) -> str:
         return "out of memory; use fewer or smaller images, a coarser grid (-D step_px=8) or --preset fast."
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}"
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """End the process a while after SIGINT or SIGTERM even if the main thread does not come back.
+
+    Python's own handlers wait for native code to return, and a network may run for ever.
+    """
+    if os.name != "posix":
+        yield
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    watcher = threading.Thread(target=_watch, args=(reader,), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(writer)  # ends the watcher, unless a signal came: threads may still have to be waited for
+
+
+def _watch(reader: int) -> None:
+    while number := os.read(reader, 1):
+        if number[0] in (signal.SIGINT, signal.SIGTERM):
+            time.sleep(_GRACE_S)
+            os._exit(128 + number[0])
+    os.close(reader)
 
 
 def _stop(number: int, frame: Any) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from lnbnn.descriptors import DESCRIPTORS
 
-__all__ = ["DESCRIPTOR_NAMES", "Cache", "DescriptorParams", "Images", "Jobs", "ModelDir", "Strict"]
+__all__ = ["DESCRIPTOR_NAMES", "Cache", "DescriptorParams", "Images", "Jobs", "ModelDir", "Strict", "TrustNetwork"]
 
 DESCRIPTOR_NAMES = ", ".join(
     {"deep@": "deep@LAYER", "onnx:": "onnx:PATH[@OUTPUT]", "timm:": "timm:MODEL[@LAYER]"}.get(name, name)
@@ -35,4 +35,10 @@ Jobs = Annotated[
 ]
 Cache = Annotated[
     Path | None, typer.Option("--cache", help="Feature cache folder, used and filled.", show_default=False)
+]
+TrustNetwork = Annotated[
+    bool,
+    typer.Option(
+        "--trust-network", help="Run the network that the model names outside its folder, or download it; see docs."
+    ),
 ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lnbnn.cli.arguments import Jobs, ModelDir
+from lnbnn.cli.arguments import Jobs, ModelDir, TrustNetwork
 from lnbnn.cli.console import Format, ProgressBars, note, print_json, print_table
 
 if TYPE_CHECKING:
@@ -26,28 +26,36 @@ def audit(
         Path | None,
         typer.Option("--output", "-o", help="A page of pictures to write (.html), or .json.", show_default=False),
     ] = None,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option(help="A folder whose pictures may be on the page; several: repeated.", show_default=False),
+    ] = None,
     min_probability: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="List labels that are at least this probably wrong.")
     ] = 0.3,
     top: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 20,
     format: Annotated[Format, typer.Option(help="How to print it (csv: the labels that look wrong).")] = Format.table,
     jobs: Jobs = None,
+    trust_network: TrustNetwork = False,
 ) -> None:
     """Look for mistakes in a model's images: wrong labels, near-duplicates, strangers, confused classes.
 
     Each image is looked up as if the model did not hold it. Nothing is changed; lnbnn relabel and lnbnn remove do that.
 
-        lnbnn audit model -o audit.html
+        lnbnn audit model -o audit.html --images photos
     """
     from lnbnn.atomic import atomic_path
     from lnbnn.audit import audit as audit_model
     from lnbnn.audit_page import write_audit_page
     from lnbnn.classifiers import load
+    from lnbnn.outputs import check_file
 
     if output is not None and output.suffix.lower() not in {".html", ".htm", ".json"}:
         raise typer.BadParameter(f"expected a name that ends in .html or .json; got {output.name!r}")
+    if output is not None:
+        check_file(output)
     with ProgressBars() as progress:
-        classifier = load(model).set_params(n_jobs=jobs)
+        classifier = load(model, trust_network=trust_network).set_params(n_jobs=jobs)
         found = audit_model(classifier, min_probability=min_probability, progress=progress)
     if format is Format.json:
         print_json(found.as_dict())
@@ -63,7 +71,9 @@ def audit(
             with atomic_path(output) as partial:
                 partial.write_text(json.dumps(found.as_dict(), indent=1) + "\n", encoding="utf-8")
         else:
-            write_audit_page(output, found, model=str(model))
+            n_missing = write_audit_page(output, found, model=str(model), folders=images or [])
+            if n_missing:
+                note(f"{n_missing} pictures are not on the page; name the folders they are in: --images FOLDER")
         note(f"audit: {output}")
 
 

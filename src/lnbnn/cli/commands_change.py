@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lnbnn.cli.arguments import Cache, Jobs, ModelDir, Strict
+from lnbnn.cli.arguments import Cache, Jobs, ModelDir, Strict, TrustNetwork
 from lnbnn.cli.console import Format, ProgressBars, human_bytes, note, print_json, print_table, report_skipped
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def add(
     jobs: Jobs = None,
     cache: Cache = None,
     strict: Strict = False,
+    trust_network: TrustNetwork = False,
 ) -> None:
     """Add images of one class, known or new, to a model.
 
@@ -49,7 +50,7 @@ def add(
     images, notes = find_images(paths)
     for text in notes:
         note(text)
-    with ProgressBars() as progress, edit(model) as editor:
+    with ProgressBars() as progress, edit(model, trust_network=trust_network) as editor:
         added = editor.add(
             images,
             [editor.label_of(label)] * len(images),
@@ -86,6 +87,7 @@ def remove(
         str | None, typer.Option("--label", "-l", help="Remove a whole class.", show_default=False)
     ] = None,
     image: Ids = None,
+    trust_network: TrustNetwork = False,
 ) -> None:
     """Remove images from a model, or a whole class; their ids are never given again.
 
@@ -98,7 +100,7 @@ def remove(
     ids = _parse_ids(image, more)
     if (label is None) == (not ids):
         raise typer.BadParameter("give either --label NAME or --image ID")
-    with edit(model) as editor:
+    with edit(model, trust_network=trust_network) as editor:
         removed = editor.remove(ids if label is None else editor.ids_of(editor.label_of(label)))
         n_images = len(editor.images)
     typer.echo(f"{model}: removed {_images(len(removed))}; {_images(n_images)} left")
@@ -109,6 +111,7 @@ def relabel(
     label: Label,
     more: MoreIds = None,
     image: Ids = None,
+    trust_network: TrustNetwork = False,
 ) -> None:
     """Correct the label of images in a model.
 
@@ -119,7 +122,7 @@ def relabel(
     ids = _parse_ids(image, more)
     if not ids:
         raise typer.BadParameter("give at least one --image ID; lnbnn list shows them")
-    with edit(model) as editor:
+    with edit(model, trust_network=trust_network) as editor:
         changed = editor.relabel(ids, editor.label_of(label))
     typer.echo(f"{model}: {_images(len(changed))} now {label}")
 
@@ -157,12 +160,13 @@ list_.__name__ = "list"  # the command's name; a function of that name would hid
 def check(
     model: ModelDir,
     format: Annotated[Format, typer.Option(help="How to print it (csv: the problems).")] = Format.table,
+    trust_network: TrustNetwork = False,
 ) -> None:
     """Verify a model: every checksum, every count, and that it opens. Ends with 1 if anything is wrong."""
     from lnbnn.editing import check_model
 
     with ProgressBars() as progress:
-        report = check_model(model, progress=progress)
+        report = check_model(model, trust_network=trust_network, progress=progress)
     if format is Format.json:
         print_json(
             {
@@ -193,6 +197,7 @@ def merge(
     second: Annotated[Path, typer.Argument(help="Another model of the same settings.", show_default=False)],
     output: Annotated[Path, typer.Argument(help="The model folder to make.", show_default=False)],
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace a model that is there already.")] = False,
+    trust_network: TrustNetwork = False,
 ) -> None:
     """Make one model of the images of two that have the same method and settings.
 
@@ -202,14 +207,14 @@ def merge(
     from lnbnn.editing import merge as merge_models
 
     with ProgressBars() as progress:
-        doubles = merge_models(first, second, output, overwrite=force, progress=progress)
+        doubles = merge_models(first, second, output, overwrite=force, trust_network=trust_network, progress=progress)
     if doubles:
         note(f"{_images(len(doubles))} of {second} left out: the same are in {first}")
     images = list_images(output)
     typer.echo(f"{output}: {_images(len(images))} of {len({image.label for image in images})} classes")
 
 
-def compact(model: ModelDir) -> None:
+def compact(model: ModelDir, trust_network: TrustNetwork = False) -> None:
     """Write a model's files anew: without what was removed, with what was added in the index.
 
     An index that has outgrown its training is trained anew. Models do this by themselves when it is worth it.
@@ -217,11 +222,11 @@ def compact(model: ModelDir) -> None:
     from lnbnn.editing import compact as compact_model
 
     with ProgressBars() as progress:
-        before, after = compact_model(model, progress=progress)
+        before, after = compact_model(model, trust_network=trust_network, progress=progress)
     typer.echo(f"{model}: {human_bytes(before)} before, {human_bytes(after)} now")
 
 
-def calibrate(model: ModelDir) -> None:
+def calibrate(model: ModelDir, trust_network: TrustNetwork = False) -> None:
     """Make a model's probabilities mean something, and let it tell what is unknown.
 
     Each image of the model is looked up as if it was not known, and once more as if its whole class was not known.
@@ -231,7 +236,7 @@ def calibrate(model: ModelDir) -> None:
     from lnbnn.editing import list_images
 
     with ProgressBars() as progress:
-        calibrate_model(model, progress=progress)
+        calibrate_model(model, trust_network=trust_network, progress=progress)
     typer.echo(f"{model}: calibrated on {_images(len(list_images(model)))}")
 
 

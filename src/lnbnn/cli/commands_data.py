@@ -29,8 +29,10 @@ def data(
     """
     from lnbnn.datasets import DATASETS
     from lnbnn.datasets.fetch import fetch_set
+    from lnbnn.outputs import check_folder
     from lnbnn.registry import resolve
 
+    check_folder(folder)
     kind = resolve(DATASETS, name, "set of images")
     with ProgressBars() as progress:
         images = fetch_set(kind, folder, progress)
@@ -56,10 +58,12 @@ def extract(
     from lnbnn.descriptors import make_descriptor
     from lnbnn.errors import ImageReadError
     from lnbnn.extraction import iter_features
+    from lnbnn.outputs import check_folder
     from lnbnn.store import FeatureStore
 
     with usage_errors():
         extractor = make_descriptor(descriptor, parse_params(descriptor_param, "--descriptor-param"))
+    check_folder(cache)
     data = read_images(images)
     for text in data.notes:
         note(text)
@@ -104,7 +108,9 @@ def split(
     """
     from lnbnn.datasets.folder import read_images, write_list
     from lnbnn.datasets.splits import split_images
+    from lnbnn.outputs import check_folder
 
+    check_folder(output)
     data = read_images(images)
     for text in data.notes:
         note(text)
@@ -130,6 +136,9 @@ def demo(
     images, the patches that spoke for the answer.
     """
     from lnbnn.demo import run_demo
+    from lnbnn.outputs import check_folder
+
+    check_folder(output)
 
     with ProgressBars() as progress:
         report = run_demo(output, data=data, descriptor=descriptor, seed=seed, progress=progress)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lnbnn.cli.arguments import Cache, Images, Jobs, ModelDir, Strict
+from lnbnn.cli.arguments import Cache, Images, Jobs, ModelDir, Strict, TrustNetwork
 from lnbnn.cli.console import (
     Format,
     ProgressBars,
@@ -46,6 +46,7 @@ def predict(
     ] = None,
     jobs: Jobs = None,
     strict: Strict = False,
+    trust_network: TrustNetwork = False,
 ) -> None:
     """Say which class each image belongs to.
 
@@ -59,14 +60,14 @@ def predict(
     from lnbnn.datasets.folder import find_images
     from lnbnn.errors import ImageReadError
 
-    classifier = load(model).set_params(n_jobs=jobs)
+    classifier = load(model, trust_network=trust_network).set_params(n_jobs=jobs)
     images, notes = find_images(paths)
     for text in notes:
         note(text)
     if reject is not None:
         if not 0.0 < reject < 1.0:
             raise typer.BadParameter(f"expected a rate between 0 and 1; got {reject}", param_hint="--reject")
-        classifier = _ready_to_reject(model, classifier)
+        classifier = _ready_to_reject(model, classifier, trust_network)
     is_calibrated = classifier._is_calibrated()
     skipped = []
     columns = ["score", *(["probability"] if is_calibrated else [])]
@@ -114,7 +115,7 @@ def _answer_json(answer: Answer, ranking: Any, reject: float | None) -> dict[str
     return content if answer.reason is None else content | {"error": answer.reason}
 
 
-def _ready_to_reject(model: Path, classifier: ImageClassifier) -> ImageClassifier:
+def _ready_to_reject(model: Path, classifier: ImageClassifier, trust_network: bool) -> ImageClassifier:
     """The classifier, calibrated; what that takes is stored in the model, if it can be written to."""
     from lnbnn.classifiers import load
     from lnbnn.editing import calibrate as calibrate_model
@@ -130,13 +131,13 @@ def _ready_to_reject(model: Path, classifier: ImageClassifier) -> ImageClassifie
     note(f"{model}: calibrating, once: each image is looked up as if it, and its class, was not known")
     with ProgressBars() as progress:
         try:
-            calibrate_model(model, progress=progress)
+            calibrate_model(model, trust_network=trust_network, progress=progress)
         except InvalidInputError:
             raise
         except LnbnnError as error:
             note(f"not stored: {error}")
             return classifier.calibrate(unknown=True, progress=progress)
-    return load(model).set_params(n_jobs=classifier.n_jobs)
+    return load(model, trust_network=trust_network).set_params(n_jobs=classifier.n_jobs)
 
 
 def evaluate(
@@ -150,6 +151,7 @@ def evaluate(
     jobs: Jobs = None,
     cache: Cache = None,
     strict: Strict = False,
+    trust_network: TrustNetwork = False,
 ) -> None:
     """Classify labelled images and say how many answers are right.
 
@@ -159,9 +161,12 @@ def evaluate(
     from lnbnn import evaluation as ev
     from lnbnn.classifiers import load
     from lnbnn.datasets.folder import read_images
+    from lnbnn.outputs import check_folder
     from lnbnn.store import FeatureStore
 
-    classifier = load(model).set_params(n_jobs=jobs)
+    if output is not None:
+        check_folder(output)
+    classifier = load(model, trust_network=trust_network).set_params(n_jobs=jobs)
     data = read_images(images)
     for text in data.notes:
         note(text)
@@ -214,6 +219,7 @@ def explain(
     against: Annotated[
         str | None, typer.Option(help="Show what speaks for the class against this one.", show_default=False)
     ] = None,
+    trust_network: TrustNetwork = False,
 ) -> None:
     """Draw where in an image the evidence for an answer lies.
 
@@ -225,10 +231,12 @@ def explain(
     from lnbnn.evidence import explain as explain_image
     from lnbnn.figures import evidence_figure, save_figure
     from lnbnn.images import read_bytes
+    from lnbnn.outputs import check_file
 
     if output.suffix.lower() not in {".png", ".pdf", ".svg", ".jpg"}:
         raise typer.BadParameter(f"expected a name that ends in .png, .pdf, .svg or .jpg; got {output.name!r}")
-    classifier = load(model)
+    check_file(output)
+    classifier = load(model, trust_network=trust_network)
     picture = classifier.descriptor_.decode(read_bytes(image), name=str(image))
     wanted = [None if name is None else _as_model_labels(classifier, [name])[0] for name in (label, against)]
     evidence = explain_image(classifier, image, label=wanted[0], against=wanted[1])
@@ -244,11 +252,12 @@ def explain(
 def info(
     model: ModelDir,
     format: Annotated[Format, typer.Option(help="How to print it.")] = Format.table,
+    trust_network: TrustNetwork = False,
 ) -> None:
     """Show what a model holds: classes, images, descriptors, settings, size on disk and in memory."""
     from lnbnn.classifiers import load
 
-    classifier = load(model)
+    classifier = load(model, trust_network=trust_network)
     per_class: dict[str, list[int]] = {str(label): [0, 0] for label in classifier.classes_}
     for image in classifier.images_:
         entry = per_class[str(classifier.classes_[image.label])]

@@ -29,9 +29,11 @@ def export_onnx(
     """
     from lnbnn.atomic import atomic_path
     from lnbnn.descriptors import make_descriptor
+    from lnbnn.outputs import check_file
 
     if output.exists() and not force:
         raise typer.BadParameter(f"{output} is there already; choose another name, or replace it (--force)")
+    check_file(output)
     network = make_descriptor(descriptor, parse_params(descriptor_param, "--descriptor-param"))
     data, difference = network.onnx_file()
     with atomic_path(output) as partial:

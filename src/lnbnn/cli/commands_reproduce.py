@@ -55,8 +55,11 @@ def reproduce(
     a picture.
     """
     from lnbnn.experiments import EXPERIMENTS, get_experiment
+    from lnbnn.outputs import check_folder
 
     experiments = [get_experiment(each) for each in (EXPERIMENTS if name == "all" else [name])]
+    for folder in (output, runs):
+        check_folder(folder)
     if background:
         _start_in_background(runs)
         return

@@ -46,10 +46,9 @@ def scan_folder(folder: str | os.PathLike[str]) -> LabelledImages:
     Hidden files and folders, and files whose ending is no picture's, are passed over.
     """
     root = Path(folder)
-    classes = _class_folders(root)
+    classes, notes = _class_folders(root)
     paths: list[str] = []
     labels: list[str] = []
-    notes: list[str] = []
     n_other = 0
     for class_folder in classes:
         found, others, unreadable = _walk(class_folder)
@@ -112,9 +111,25 @@ def write_list(path: str | os.PathLike[str], images: LabelledImages) -> None:
             writer.writerow([os.path.relpath(os.path.abspath(image), base), label])
 
 
-def _class_folders(root: Path) -> list[Path]:
+def _class_folders(root: Path) -> tuple[list[Path], list[str]]:
+    """The folders that are classes, in order, and notes on links that cannot be: such as lead to what holds them."""
+    found: list[Path] = []
+    notes: list[str] = []
     try:
-        return sorted((p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".")), key=lambda p: p.name)
+        real = os.path.realpath(root)
+        for path in sorted(root.iterdir(), key=lambda path: path.name):
+            if path.name.startswith("."):
+                continue
+            target = os.path.realpath(path) if path.is_symlink() else None
+            if target is not None and not path.exists():
+                notes.append(f"{path}: a link that leads nowhere, left out")
+            elif target is not None and os.path.commonpath([target, real]) == target:
+                notes.append(
+                    f"{path}: a link to a folder that holds it, {target}: left out, or it would be a class of all"
+                )
+            elif path.is_dir():
+                found.append(path)
+        return found, notes
     except FileNotFoundError:
         raise DatasetError(f"{root}: no such folder; expected class folders with pictures in it.") from None
     except OSError as error:

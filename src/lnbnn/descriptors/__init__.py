@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from lnbnn.descriptors.base import Descriptor
+from lnbnn.descriptors.base import Descriptor, StoredNetwork
+from lnbnn.errors import ModelFormatError, UntrustedNetworkError
 from lnbnn.registry import resolve
+from lnbnn.regular_files import read_regular
 
-__all__ = ["DESCRIPTORS", "Descriptor", "make_descriptor"]
+__all__ = ["DESCRIPTORS", "Descriptor", "make_descriptor", "network_fields", "open_descriptor", "write_network"]
 
 DESCRIPTORS = {
     "dense-sift": "lnbnn.descriptors.dense_sift:DenseSIFT",
@@ -20,6 +23,47 @@ DESCRIPTORS = {
 }
 
 
+_OUTSIDE = ("onnx:", "timm:")  # their names lead to files, or to a place to download from
+_NETWORK = "network.onnx"
+_MAX_NETWORK_BYTES = (1 << 31) - 1
+
+
 def make_descriptor(name: str, params: dict[str, Any] | None = None) -> Descriptor:
     """The named descriptor with the given settings."""
     return resolve(DESCRIPTORS, name, "descriptor").from_name(name, params or {})
+
+
+def network_fields(descriptor: Descriptor) -> dict[str, Any]:
+    """What the manifest of a model says of the network in its folder; nothing where there is none."""
+    network = descriptor.network_to_store()
+    return {} if network is None else {"network": {"file": _NETWORK, "output": network.output}}
+
+
+def write_network(descriptor: Descriptor, folder: Path) -> None:
+    """Write the network that a descriptor runs, if it is a file, into the folder of a model's data."""
+    network = descriptor.network_to_store()
+    if network is not None:
+        (folder / _NETWORK).write_bytes(network.data)
+
+
+def open_descriptor(manifest: dict[str, Any], data: Path, *, trust_network: bool) -> Descriptor:
+    """The descriptor of a model, whose network is the file in the model's own folder.
+
+    A network that lies elsewhere is a program, or a place to download from, of the manifest's choice: it is used only
+    if the user says so (``trust_network``).
+    """
+    name, params = manifest["params"]["descriptor"], manifest["params"].get("descriptor_params")
+    family = next((family for family in _OUTSIDE if name.startswith(family)), None)
+    if family == "onnx:" and "network" in manifest:
+        try:
+            content = read_regular(data / _NETWORK, _MAX_NETWORK_BYTES)
+        except OSError as error:
+            raise ModelFormatError(f"{data / _NETWORK}: cannot be read ({error.strerror}); copy it again.") from error
+        stored = StoredNetwork(content, manifest["network"]["output"])
+        return resolve(DESCRIPTORS, name, "descriptor").from_name(name, params or {}, stored)
+    if family is not None and not trust_network:
+        raise UntrustedNetworkError(
+            f"{data.parent}: the model runs a network outside its folder, {name[:200]!r}; if you trust it, open the "
+            "model with --trust-network (in Python: trust_network=True)."
+        )
+    return make_descriptor(name, params)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +16,15 @@ from lnbnn.settings import Configurable
 if TYPE_CHECKING:
     from lnbnn.normalization import Normalization
 
-__all__ = ["Descriptor"]
+__all__ = ["Descriptor", "StoredNetwork"]
+
+
+@dataclass(frozen=True)
+class StoredNetwork:
+    """A network file as a model keeps it: its content, and the name of the value that is used (None: the default)."""
+
+    data: bytes
+    output: str | None
 
 
 class Descriptor(Configurable, ABC):
@@ -72,6 +81,10 @@ class Descriptor(Configurable, ABC):
     def onnx_file(self) -> tuple[bytes, float]:
         """The network behind it as an ONNX file, and how far the two differ at most; only where there is one."""
         raise InvalidInputError(f"{self.name} cannot be written as ONNX; expected timm:MODEL or deep.")
+
+    def network_to_store(self) -> StoredNetwork | None:
+        """The network file that goes into a model's folder with the model; None for those that need none."""
+        return None
 
     @abstractmethod
     def extract(self, image: NDArray[np.generic]) -> ImageFeatures:

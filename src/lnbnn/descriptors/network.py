@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.descriptors.base import Descriptor
+from lnbnn.descriptors.base import Descriptor, StoredNetwork
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
 from lnbnn.images import decode_color, resize, to_color
@@ -64,6 +64,8 @@ class NetworkDescriptor(Descriptor):
     ----------
     source : str
         Which network and layer: what follows the family in the registry name.
+    stored : StoredNetwork, optional
+        The file that a model keeps: it is used in place of the one that ``source`` names.
     longest_side : int, optional
         Pictures are resized to it, up or down, keeping the aspect ratio to the nearest multiple of the stride.
     mean, std : float or three floats, optional
@@ -84,6 +86,7 @@ class NetworkDescriptor(Descriptor):
     def __init__(
         self,
         source: str,
+        stored: StoredNetwork | None = None,
         /,
         *,
         longest_side: int | None = None,
@@ -94,6 +97,7 @@ class NetworkDescriptor(Descriptor):
         sha256: str | None = None,
     ) -> None:
         self.source = source
+        self.stored = stored
         self.name = f"{type(self).name}{source}"
         self.longest_side = longest_side
         self.mean = mean
@@ -103,9 +107,9 @@ class NetworkDescriptor(Descriptor):
         self.sha256 = sha256
 
     @classmethod
-    def from_name(cls, name: str, params: dict[str, Any]) -> Self:
-        """The network that the rest of the name, after the family, says."""
-        return cls.from_params(params, name.removeprefix(cls.name))
+    def from_name(cls, name: str, params: dict[str, Any], stored: StoredNetwork | None = None) -> Self:
+        """The network that the rest of the name, after the family, says; or the one that a model keeps."""
+        return cls.from_params(params, name.removeprefix(cls.name), *([] if stored is None else [stored]))
 
     @abstractmethod
     def _network(self) -> Network:

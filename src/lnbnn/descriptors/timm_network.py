@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lnbnn.descriptors.network import Network, NetworkDescriptor
 from lnbnn.errors import InvalidInputError, MissingExtraError, UnknownNameError
+from lnbnn.regular_files import read_regular
 
 try:
     import timm
@@ -29,6 +30,7 @@ except ImportError as error:
 __all__ = ["TimmNetwork"]
 
 _loading = threading.Lock()
+_MAX_WEIGHTS_BYTES = 1 << 36
 
 
 class TimmNetwork(NetworkDescriptor):
@@ -199,7 +201,7 @@ def _create(name: str, weights: str | None) -> torch.nn.Module:
 
 def _take_weights(model: torch.nn.Module, name: str, path: Path) -> None:
     try:
-        data = path.read_bytes()
+        data = read_regular(path, _MAX_WEIGHTS_BYTES, follow_link=True)
         if path.suffix == ".safetensors":
             from safetensors.torch import load
 

@@ -75,14 +75,22 @@ def load_lists(folder: Path, n_rows: int, width: int, dtype: np.dtype) -> tuple[
     if len(lists) != bytes_a_list.sum():
         raise ModelFormatError(f"{file}: does not fit list_sizes.npy; fit the model again.")
     starts = file.stat().st_size - len(lists) + np.cumsum(bytes_a_list) - bytes_a_list
-    if hasattr(faiss, "OnDiskInvertedLists"):
+    if hasattr(faiss, "OnDiskInvertedLists") and _is_utf8(file):
         structure.replace_invlists(_mapped(file, structure, sizes, starts), True)
-    else:  # on Windows
+    else:  # on Windows, and where FAISS cannot be told the name
         room = _capacities(structure, sizes)
         cuts = np.stack([room * structure.code_size, room * _ID_BYTES], axis=1)[sizes > 0]
         _fill(structure, sizes, np.split(np.asarray(lists), np.cumsum(cuts)[:-1]))
     structure.ntotal = n_rows
     return structure, tree
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def are_mapped(structure: faiss.IndexIVF) -> bool:
