@@ -17,6 +17,7 @@ PACKAGE = Path(lnbnn.__file__).parent
 LAYERS = [
     "errors",
     "atomic",
+    "compiled",
     "registry",
     "settings",
     "features",
@@ -67,7 +68,7 @@ DOORS = {
     "timm": {"descriptors/timm_network"},
     "torch": {"descriptors/timm_network"},
     "matplotlib": {"figures"},
-    "numba": {"descriptors", "indexes", "normalization", "pyramid"},
+    "numba": {"compiled"},
     "scipy": {"affine", "calibration"},
     "sklearn": {"classifiers"},
     "typer": {"cli"},
