@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
-import html
 import os
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lnbnn.atomic import atomic_path
 from lnbnn.audit import Audit, NearDuplicate, Stranger, Suspect
 from lnbnn.errors import ImageReadError
+from lnbnn.escaping import html_text, shell_word
 from lnbnn.images import jpeg_thumbnail
 
 __all__ = ["audit_page", "write_audit_page"]
@@ -33,6 +32,7 @@ figure { margin: 0; flex: 1; min-width: 0 }
 .picture { display: flex; align-items: center; justify-content: center }
 img { max-width: 100%; max-height: 150px; display: block }
 figcaption { font-size: 12px; color: #555; margin-top: 3px }
+figcaption, span, code, td { white-space: pre-wrap }
 .wrong { color: #b3261e; font-weight: 600 }
 .right { color: #1b6e3c; font-weight: 600 }
 .bar { height: 7px; background: #e6e6e6; border-radius: 4px; margin: 2px 0 6px }
@@ -47,15 +47,15 @@ td, th { border: 1px solid #ddd; padding: 4px 10px; text-align: left }
 def write_audit_page(path: str | os.PathLike[str], audit: Audit, *, model: str = "model") -> None:
     """Write the page; whole or not at all."""
     with atomic_path(path) as partial:
-        partial.write_text(audit_page(audit, model=model), encoding="utf-8", errors="xmlcharrefreplace")
+        partial.write_text(audit_page(audit, model=model), encoding="utf-8")
 
 
 def audit_page(audit: Audit, *, model: str = "model") -> str:
     """The page as text. Pictures are read from where the model says they were; one that is gone is named instead."""
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>",
-        f"<title>Audit of {_text(model)}</title><style>{_STYLE}</style>",
-        f"<h1>Audit of {_text(model)}</h1>",
+        f"<title>Audit of {html_text(model)}</title><style>{_STYLE}</style>",
+        f"<h1>Audit of {html_text(model)}</h1>",
         f"<p>{audit.n_images:,} images of {audit.n_classes:,} classes. Each was looked up as if the model lacked it: "
         f"{100 * audit.accuracy:.1f} % got their own label back.</p>",
         *_section(
@@ -94,19 +94,17 @@ def _section(title: str, what: str, cards: Sequence[str], n_found: int) -> list[
 
 
 def _suspect(suspect: Suspect, model: str) -> str:
-    closest = f"{_text(suspect.closest_label)}, image {suspect.closest_id}"
+    closest = f"{html_text(suspect.closest_label)}, image {suspect.closest_id}"
     return (
         "<div class='card'><div class='pair'>"
         + _figure(suspect.name, f"image {suspect.id}")
         + _figure(suspect.closest_name, closest)
         + "</div>"
-        + f"<div>label <span class='wrong'>{_text(suspect.label)}</span>, "
+        + f"<div>label <span class='wrong'>{html_text(suspect.label)}</span>, "
         + f"wrong with {100 * suspect.probability:.0f} %</div>"
         + _bar(suspect.probability, "#b3261e")
-        + f"<div>looks like <span class='right'>{_text(suspect.suggested)}</span></div>"
-        + _command(
-            f"lnbnn relabel {shlex.quote(model)} --image {suspect.id} --label {shlex.quote(str(suspect.suggested))}"
-        )
+        + f"<div>looks like <span class='right'>{html_text(suspect.suggested)}</span></div>"
+        + _command(f"lnbnn relabel {shell_word(model)} --image {suspect.id} --label {shell_word(suspect.suggested)}")
         + "</div>"
     )
 
@@ -118,9 +116,9 @@ def _duplicate(pair: NearDuplicate, model: str) -> str:
         "<div class='card'><div class='pair'>"
         + _figure(pair.name, f"image {pair.id}")
         + _figure(pair.other_name, f"image {pair.other_id}")
-        + f"</div><div><span class='{kind}'>{_text(pair.label)}</span> and "
-        + f"<span class='{kind}'>{_text(pair.other_label)}</span>, {how}</div>"
-        + _command(f"lnbnn remove {shlex.quote(model)} --image {pair.other_id}")
+        + f"</div><div><span class='{kind}'>{html_text(pair.label)}</span> and "
+        + f"<span class='{kind}'>{html_text(pair.other_label)}</span>, {how}</div>"
+        + _command(f"lnbnn remove {shell_word(model)} --image {pair.other_id}")
         + "</div>"
     )
 
@@ -129,8 +127,8 @@ def _stranger(stranger: Stranger, model: str) -> str:
     return (
         "<div class='card'>"
         + _figure(stranger.name, f"image {stranger.id}")
-        + f"<div>label {_text(stranger.label)}, number {stranger.rank} among the classes</div>"
-        + _command(f"lnbnn remove {shlex.quote(model)} --image {stranger.id}")
+        + f"<div>label {html_text(stranger.label)}, number {stranger.rank} among the classes</div>"
+        + _command(f"lnbnn remove {shell_word(model)} --image {stranger.id}")
         + "</div>"
     )
 
@@ -141,12 +139,12 @@ def _figure(name: str, caption: str) -> str:
         picture = f"<img alt='' src='data:image/jpeg;base64,{data}'>"
     except ImageReadError:
         picture = "picture not found"
-    file = _text(os.path.basename(name))
+    file = html_text(os.path.basename(name))
     return f"<figure><div class='picture'>{picture}</div><figcaption>{caption}<br>{file}</figcaption></figure>"
 
 
 def _command(text: str) -> str:
-    return f"<code>{_text(text)}</code>"
+    return f"<code>{html_text(text)}</code>"
 
 
 def _bar(share: float, color: str) -> str:
@@ -157,9 +155,5 @@ def _bar(share: float, color: str) -> str:
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    cells = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    cells = "".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>{cells}</table>" if cells else "<p>None.</p>"
-
-
-def _text(value: object) -> str:
-    return html.escape(str(value).encode("utf-8", "replace").decode("utf-8"), quote=True)
