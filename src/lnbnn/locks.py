@@ -23,8 +23,10 @@ class ReadLock:
     Released by :meth:`close`, or with the object.
     """
 
+    _handle: int | None = None  # of one whose folder could not be opened, too
+
     def __init__(self, folder: Path) -> None:
-        self._handle: int | None = os.open(folder, os.O_RDONLY)
+        self._handle = os.open(folder, os.O_RDONLY)
         if fcntl is not None:
             try:
                 fcntl.flock(self._handle, fcntl.LOCK_SH | fcntl.LOCK_NB)

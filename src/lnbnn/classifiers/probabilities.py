@@ -13,7 +13,7 @@ from lnbnn.classifiers.estimator import Estimator, check_is_fitted
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.extraction import ImageLike, Progress, name_of, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.settings import check_whole
+from lnbnn.settings import LARGEST, check_whole
 from lnbnn.store import FeatureStore
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class ProbabilityMixin(Estimator):
         self.n_changes_ = check_whole_field(manifest, "n_changes")
         if "temperature" in manifest:
             temperature = manifest["temperature"]
-            if type(temperature) not in (int, float) or not 0.0 < temperature < np.inf:
+            if type(temperature) not in (int, float) or not 0.0 < temperature <= LARGEST:
                 raise ModelFormatError(f"the manifest is damaged: temperature {temperature!r}; fit the model again.")
             self.temperature_ = float(temperature)
         if "unknown_prominence" in manifest:

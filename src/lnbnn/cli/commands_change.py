@@ -250,8 +250,8 @@ def _images(n: int) -> str:
 def _parse_ids(*given: list[str] | None) -> list[int]:
     ids = []
     for text in [part for texts in given for item in texts or [] for part in item.split(",") if part.strip()]:
-        if not text.strip().isdecimal():
-            raise typer.BadParameter(f"expected ids of images, whole numbers; got {text!r}", param_hint="--image")
+        if not text.strip().isdecimal() or len(text.strip()) > 18:
+            raise typer.BadParameter(f"expected ids of images, whole numbers; got {text[:60]!r}", param_hint="--image")
         ids.append(int(text))
     return ids
 

@@ -297,8 +297,8 @@ def _items_of(items: list[str] | None, number: int, n_descriptors: int) -> list[
         mark, colon, rest = item.partition(":")
         if not (colon and mark.isdigit()):
             result.append(item)
-        elif not 1 <= int(mark) <= n_descriptors:
-            raise typer.BadParameter(f"{item!r} is for descriptor {mark}, but there are {n_descriptors}")
+        elif len(mark) > 9 or not 1 <= int(mark) <= n_descriptors:
+            raise typer.BadParameter(f"{item[:60]!r} is for descriptor {mark[:20]}, but there are {n_descriptors}")
         elif int(mark) == number:
             result.append(rest)
     return result

@@ -112,10 +112,10 @@ def parse_bytes(text: str | None, option: str) -> int | None:
     if text is None:
         return None
     found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
-    size = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " ")) if found else 0
-    if size < 1:
+    size = float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " ") if found else 0.0
+    if not 1 <= size < 1 << 63:
         raise typer.BadParameter(f"expected a size such as 800MiB or 2GiB; got {text!r}", param_hint=option)
-    return size
+    return int(size)
 
 
 def human_number(value: float) -> str:
@@ -131,6 +131,8 @@ def parse_params(given: list[str] | None, option: str) -> dict[str, Any]:
         if not equals or not key:
             raise typer.BadParameter(f"expected NAME=VALUE, got {item!r}", param_hint=option)
         values = [_plain_value(part.strip()) for part in text.split(",")]
+        if any(isinstance(value, int) and abs(value) >= 1 << 63 for value in values):
+            raise typer.BadParameter(f"{key}: the number is too large; got {_shortened(text)}", param_hint=option)
         params[key.strip().replace("-", "_")] = values if len(values) > 1 else values[0]
     return params
 
@@ -140,12 +142,18 @@ def _plain_value(text: str) -> Any:
         return {"true": True, "false": False, "none": None}[text.lower()]
     except KeyError:
         pass
+    if re.fullmatch(r"[+-]?[0-9]{20,}", text):
+        return 1 << 63  # more digits than any setting takes; Python reads a few thousand of them only
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
     return text
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)")
 
 
 class ProgressBars:
