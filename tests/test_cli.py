@@ -161,6 +161,15 @@ def test_words_that_are_not_understood_are_shown_harmless(args, run_main):
     assert "no\x1b" not in outcome.err
 
 
+def test_a_traceback_is_harmless():
+    command = [sys.executable, "-m", "lnbnn", "--debug", "info", "no\x1b[31m"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+    assert r"no\x1b[31m: no such model folder" in done.stderr.splitlines()[-1]
+    assert "\x1b" not in done.stderr
+
+
 def test_long_names_in_a_narrow_terminal_stay_whole(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

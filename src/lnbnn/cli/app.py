@@ -7,9 +7,11 @@ import gc
 import os
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
@@ -136,10 +138,16 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(1)
     except (LnbnnError, OSError, MemoryError) as error:
         if _debug:
+            sys.excepthook = _show_traceback
             raise
         text = str(error) if isinstance(error, LnbnnError) else _system_error(error)
         note(f"lnbnn: error: {text.strip()}")
         sys.exit(2 if isinstance(error, UnknownNameError) else 1)
+
+
+def _show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    for line in "".join(traceback.format_exception(kind, error, trace)).splitlines():
+        note(line)
 
 
 def _system_error(error: OSError | MemoryError) -> str:
