@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import html
 import json
 import os
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -110,6 +113,24 @@ def test_page_is_self_contained_and_escapes(entries):
     assert "my &lt;model&gt;" in page
     assert not re.findall(r"(?:src|href)='(?!data:)", page)
     assert "picture not found" in page
+
+
+def test_page_keeps_hostile_names_harmless_and_apart(entries):
+    names = {"a": "two\nlines", "b": r"two\x0alines", "c": "caf\udce9", "d": "caf\udcea", "e": "it's"}
+    entries = [(one, names[label]) for one, label in entries]
+    entries[3], entries[9] = (entries[3][0], names["b"]), (entries[9][0], names["a"])
+    found = audit(model_of(entries))
+    first = found.suspects[0]
+    found = dataclasses.replace(found, suspects=(dataclasses.replace(first, name="a\0\x1b.jpg"), *found.suspects[1:]))
+    page = audit_page(found, model="my\x1bmodel")
+    assert page.replace("\n", "").isprintable()
+    assert r"a\x00\x1b.jpg" in page
+    assert {r"two\x0alines", r"two\x5cx0alines"} & {html.unescape(text) for text in re.findall(r"right'>(.*?)<", page)}
+    for command in re.findall("<code>(.*?)</code>", page):
+        words = subprocess.run(["bash", "-c", f"printf '%s\\0' {html.unescape(command)}"], capture_output=True).stdout
+        word = [os.fsdecode(word) for word in words.split(b"\0")]
+        assert word[2] == "my\x1bmodel"
+        assert "--label" not in word or word[word.index("--label") + 1] in names.values()
 
 
 @pytest.fixture

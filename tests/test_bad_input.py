@@ -21,8 +21,11 @@ from PIL import Image
 
 import lnbnn
 from lnbnn import model_writer
+from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.datasets import folder as folder_module
+from lnbnn.errors import InvalidInputError
 from lnbnn.indexes import faiss_lists, vector_table
+from lnbnn.registry import resolve
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -490,3 +493,96 @@ def test_a_full_disk_leaves_no_part_of_a_picture(photos, model, tmp_path, run_ma
     error = run_main("explain", model, photos / "rows" / "photo_0.png", "-o", tmp_path / "why.png").error
     assert "No space left" in error
     assert content(tmp_path) == {}
+
+
+# ---- numbers that are too large -------------------------------------------------------------------------------------
+
+DIGITS = "9" * 5000  # Python refuses to read more than 4,300 of them as a number
+
+
+@pytest.mark.parametrize("digits", [DIGITS, "9" * 400, f"-{DIGITS}"], ids=["5000", "400", "-5000"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-k", "{}"],
+        ["--query-budget", "{}"],
+        ["--max-memory", "{}"],
+        ["--max-memory", "{}GiB"],
+        ["--location-weight", "{}"],
+        ["--jobs", "{}"],
+        ["-D", "step_px={}"],
+        ["-D", "bin_sizes=4,{}"],
+        ["-D", "{}:step_px=8"],
+        ["-M", "location_weight={}"],
+        ["-M", "scale_weight={}"],
+        ["-I", "n_probes={}"],
+        ["--method", "spm-hard", "-M", "C={}"],
+        ["--method", "local-nbnn-kernel", "-M", "C={}"],
+    ],
+    ids=" ".join,
+)
+def test_an_option_with_too_many_digits(options, digits, photos, tmp_path, run_main):
+    if options[0] in ("--jobs", "--query-budget", "-k") and len(digits) == 400:
+        pytest.skip("a number that can be read, and means all")
+    outcome = run_main("fit", photos, tmp_path / "model", *(option.format(digits) for option in options))
+    assert outcome.code in (1, 2)
+    assert outcome.out == ""
+    assert "Traceback" not in outcome.err
+    assert "set_int_max_str_digits" not in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["remove", "relabel"])
+def test_an_id_with_too_many_digits(command, model, run_main):
+    before = (model / "manifest.json").read_bytes()
+    label = ["--label", "rows"] if command == "relabel" else []
+    outcome = run_main(command, model, "--image", DIGITS, *label)
+    assert outcome.code == 2
+    assert "expected ids of images" in outcome.err
+    assert (model / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400)])
+@pytest.mark.parametrize("setting", ["location_weight", "scale_weight", "n_neighbors", "query_budget", "random_state"])
+def test_a_manifest_with_a_number_too_large(setting, number, model, tmp_path, run_main):
+    copy = tmp_path / "model"
+    shutil.copytree(model, copy)
+    params = json.loads((copy / "manifest.json").read_bytes())["params"]
+    forge_manifest(copy, params=params | {setting: number})
+    if setting == "query_budget" and number > 0:
+        assert run_main("info", copy).code == 0  # all of them
+    else:
+        assert "Traceback" not in run_main("info", copy).error
+
+
+def test_a_calibration_with_a_number_too_large(model, tmp_path, run_main):
+    copy = tmp_path / "model"
+    shutil.copytree(model, copy)
+    forge_manifest(copy, temperature=10**400)
+    assert "temperature" in run_main("info", copy).error
+
+
+def test_a_manifest_with_too_many_digits(model, tmp_path, run_main):
+    copy = tmp_path / "model"
+    shutil.copytree(model, copy)
+    manifest = copy / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"generation":1', f'"generation":{DIGITS}'))
+    assert "cannot be read as a model's manifest" in run_main("info", copy).error
+
+
+@pytest.mark.parametrize("setting", ["C", "blend"])
+def test_settings_of_a_kernel_that_have_no_float(setting):
+    with pytest.raises(InvalidInputError, match=setting):
+        resolve(CLASSIFIERS, "local-nbnn-kernel", "method")(**{setting: 10**400}).check_settings()
+
+
+def test_a_regularization_that_has_no_float():
+    with pytest.raises(InvalidInputError, match="regularization"):
+        resolve(CLASSIFIERS, "nbnn-affine", "method")(regularization=10**400).check_settings()
+
+
+def test_a_list_with_nul(tmp_path, run_main):
+    (tmp_path / "list.csv").write_bytes(b"path,label\na\0.jpg,cat\n")
+    error = run_main("fit", tmp_path / "list.csv", tmp_path / "model").error
+    assert "list.csv: line 2: expected text without NUL characters" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["list.csv"]

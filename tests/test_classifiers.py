@@ -436,6 +436,7 @@ def test_store_is_used(method, tmp_path):
         ([None] * 6, "got dtype object"),
         (np.array(["a", 1] * 3, dtype=object), "all strings or all whole numbers"),
         ([b"a", b"b"] * 3, "all strings or all whole numbers"),
+        (["a", "a\0"] * 3, "must not hold a NUL character"),
     ],
 )
 def test_bad_labels(method, labels, message):

@@ -16,14 +16,17 @@ from pathlib import Path
 
 import pytest
 import typer
-from conftest import SMALL_OPTIONS
+from conftest import SMALL_GRID, SMALL_OPTIONS
 from networks import endless_network, write_network
 from PIL import Image
 
 import lnbnn
 from lnbnn.cli import app
+from lnbnn.cli.console import print_table
+from lnbnn.datasets.folder import read_images
 from lnbnn.descriptors.dense_sift import DenseSIFT
 from lnbnn.errors import ModelFormatError
+from lnbnn.escaping import guard_formula, line_text
 from lnbnn.indexes import vector_table
 from lnbnn.indexes.faiss_index import FaissIndex
 from lnbnn.presets import preset_params
@@ -48,6 +51,180 @@ def csv_rows(text):
 def files_in(folder):
     """Every file below a folder, hidden ones too, with its bytes."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# ---- names and labels -----------------------------------------------------------------------------------------------
+
+HOSTILE = {  # labels that differ, and how a table shows them
+    "\x1b]0;owned\x07": r"\x1b]0;owned\x07",
+    "=cmd|'calc'!A0": "=cmd|'calc'!A0",
+    "two\nlines": r"two\x0alines",
+    r"two\x0alines": r"two\x5cx0alines",
+    "caf\udce9": r"caf\udce9",
+    os.fsdecode(b"caf\xea"): r"caf\udcea",
+    "[red]$x$": "[red]$x$",
+    "cat": "cat",
+    "cat ": r"cat\x20",
+}
+any_name = pytest.mark.skipif(os.name == "nt", reason="such names are possible on POSIX only")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory, save_texture):
+    """Photos of classes with hostile names, and their model."""
+    folder = tmp_path_factory.mktemp("hostile")
+    for number, label in enumerate(HOSTILE):
+        kind = CLASSES[number % 3]
+        for place in range(2):
+            save_texture(folder / "photos" / label / f"p\x1b{place}\udcff.png", kind, seed=10 * number + place)
+    data = read_images(folder / "photos")
+    classifier = lnbnn.LocalNBNN(descriptor_params=SMALL_GRID, index="exact")
+    classifier.fit(data.paths, data.labels).save(folder / "model")
+    return folder
+
+
+def lines_of(outcome):
+    """The lines of stdout: every letter printable, nothing on stderr."""
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = outcome.out.split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert lines.pop() == ""
+    return lines
+
+
+@any_name
+@pytest.mark.parametrize("command", ["info", "list", "predict", "evaluate"])
+def test_tables_show_hostile_names_harmless_and_apart(command, hostile, run):
+    images = [hostile / "photos"] if command in ("predict", "evaluate") else []
+    lines = lines_of(run(command, hostile / "model", *images))
+    for shown in HOSTILE.values():
+        assert any(re.search(rf"│ {re.escape(shown)} +│", line) for line in lines), shown
+
+
+@any_name
+@pytest.mark.parametrize(("command", "column"), [("info", 0), ("list", 1), ("predict", 2), ("evaluate", 0)])
+def test_csv_shows_hostile_names_harmless_and_apart(command, column, hostile, run):
+    images = [hostile / "photos"] if command in ("predict", "evaluate") else []
+    lines = lines_of(run(command, hostile / "model", *images, "--format", "csv"))
+    cells = {row[column] for row in csv_rows("\n".join(lines[1:]))}
+    assert cells == {guard_formula(line_text(label)) for label in HOSTILE}
+    assert not any(cell[0] in "=+-@" for row in csv_rows("\n".join(lines)) for cell in row if not is_number(cell))
+
+
+def is_number(text):
+    return re.fullmatch(r"-?[0-9.]+", text) is not None
+
+
+@any_name
+def test_json_says_hostile_names_exactly(hostile, run):
+    lines = lines_of(run("list", hostile / "model", "--format", "json"))
+    images = [json.loads(line) for line in lines]
+    assert {image["label"] for image in images} == set(HOSTILE)
+    assert all(Path(image["path"]).is_file() for image in images)
+
+
+@any_name
+def test_a_label_of_a_list_is_found_again(hostile, run):
+    for label in HOSTILE:
+        assert len(lines_of(run("list", hostile / "model", "--label", label, "--format", "json"))) == 2
+
+
+@any_name
+def test_files_for_people_are_harmless(hostile, tmp_path, run):
+    assert run("evaluate", hostile / "model", hostile / "photos", "-o", tmp_path / "out").code == 0
+    rows = csv_rows((tmp_path / "out" / "confusion.csv").read_text(encoding="utf-8"))
+    assert (
+        rows[0][1:-1] == [row[0] for row in rows[1:]] == [guard_formula(line_text(label)) for label in sorted(HOSTILE)]
+    )
+    image = next((hostile / "photos" / "[red]$x$").iterdir())
+    outcome = run("explain", hostile / "model", image, "-o", tmp_path / "why.svg", "--against", "two\nlines")
+    assert lines_of(outcome) == [
+        line_text(f"{tmp_path / 'why.svg'}: answer [red]$x$; ") + outcome.out.partition("; ")[2].rstrip("\n")
+    ]
+    assert outcome.out.endswith(" rather than two\\x0alines\n")
+
+
+@any_name
+def test_errors_and_notes_are_one_harmless_line(hostile, tmp_path, run_main):
+    error = run_main("info", tmp_path / "no\x1b[31m\nmodel\udcff").error
+    assert r"/no\x1b[31m\x0amodel\udcff: no such model folder" in error
+    bad = tmp_path / "bad\x1b[2J\n.png"
+    bad.write_bytes(b"")
+    outcome = run_main("predict", hostile / "model", bad)
+    assert [line.isprintable() for line in outcome.err.splitlines()] == [True, True]
+    assert r"bad\x1b[2J\x0a.png: the file is empty" in outcome.err
+
+
+@pytest.mark.parametrize("args", [["--no\x1b[31m"], ["no\x1b[31m"], ["info", "--format", "no\x1b[31m", "m"]])
+def test_words_that_are_not_understood_are_shown_harmless(args, run_main):
+    outcome = run_main(*args)
+    assert outcome.code == 2
+    assert r"\x1b[31m" in outcome.err
+    assert "\x1b[31mno" not in outcome.err
+    assert "no\x1b" not in outcome.err
+
+
+def test_a_traceback_is_harmless():
+    command = [sys.executable, "-m", "lnbnn", "--debug", "info", "no\x1b[31m"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+    assert r"no\x1b[31m: no such model folder" in done.stderr.splitlines()[-1]
+    assert "\x1b" not in done.stderr
+
+
+def test_long_names_in_a_narrow_terminal_stay_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    names = ["x" * 60 + "1", "x" * 60 + "2"]
+    print_table(["class", "images"], [(name, 3) for name in names])
+    shown = "".join(re.findall(r"│ ([x12]*) +│", capsys.readouterr().out))
+    assert shown == "".join(names)
+
+
+@any_name
+def test_letters_that_stdout_lacks_are_written_in_codes(hostile):
+    command = [sys.executable, "-m", "lnbnn", "list", str(hostile / "model"), "--format"]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for form in ("json", "csv", "table"):
+        done = subprocess.run([*command, form], env=env, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.isascii()
+        if form == "json":
+            assert {image["label"] for image in json_lines(done.stdout)} == set(HOSTILE)
+
+
+# ---- standard output ------------------------------------------------------------------------------------------------
+
+
+def run_shell(script, *args):
+    command = ["bash", "-c", f"set -o pipefail; {script}", "bash", sys.executable, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_a_closed_standard_output_is_an_error_before_any_work(photos, tmp_path):
+    done = run_shell('"$1" -m lnbnn fit "$2" "$3" >&-', photos, tmp_path / "model")
+    assert done.returncode == 1
+    assert done.stderr == "lnbnn: error: the standard output is closed; send it to a file or to /dev/null.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_standard_error_takes_no_results(model, photos):
+    done = run_shell('"$1" -m lnbnn predict "$2" "$3" /no.jpg --format json 2>&- <&-', model, photos / "rows")
+    assert (done.returncode, len(json_lines(done.stdout))) == (0, 4)
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "table"])
+def test_a_reader_that_leaves_ends_the_command_quietly(model, photos, form):
+    done = run_shell('"$1" -m lnbnn predict "$2" "$3" --format "$4" | true', model, photos, form)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 1)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("form", ["json", "csv", "table"])
+def test_a_full_standard_output_is_one_line(model, form):
+    done = run_shell('"$1" -m lnbnn list "$2" --format "$3" > /dev/full', model, form)
+    assert (done.returncode, done.stderr) == (1, "lnbnn: error: No space left on device\n")
 
 
 # ---- fit and predict ----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 
@@ -229,6 +230,23 @@ def test_class_name_that_is_no_utf_8(tmp_path):
     assert len(train) == len(test) == 2
     write_list(tmp_path / "train.csv", train)
     assert read_list(tmp_path / "train.csv").labels == (label, label)
+
+
+@pytest.mark.parametrize("label", ["=1+1", "-odd-", "'=x", "'tis", "+a", "@b", "\tc", "two\nlines", "re\rturn", "\rd"])
+def test_a_list_keeps_every_name_and_starts_no_formula(tmp_path, label):
+    images = LabelledImages((str(tmp_path / label / "1.jpg"), str(tmp_path / "x.jpg")), (label, "x"))
+    write_list(tmp_path / "list.csv", images)
+    assert read_list(tmp_path / "list.csv") == images
+    with open(tmp_path / "list.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file, strict=True))
+    assert all(cell[0] not in "=+-@\t\r\n" for row in rows for cell in row)
+
+
+@pytest.mark.parametrize("row", ["a\0.jpg,cat", "a.jpg,c\0at", "a.jpg,cat\0"])
+def test_a_list_with_nul_is_refused(tmp_path, row):
+    (tmp_path / "list.csv").write_text(f"path,label\nb.jpg,dog\n{row}\n")
+    with pytest.raises(DatasetError, match=r"list.csv: line 3: expected text without NUL characters"):
+        read_list(tmp_path / "list.csv")
 
 
 # ---- the toy set -----------------------------------------------------------------------------------------------------

@@ -35,6 +35,13 @@ IMAGES = [point(1, 1), point(2, 0), point(0, 3), point(90, 0), point(9, 99), poi
 LABELS = ["a", "a", "a", "a", "b", "c", "c"]
 
 
+def test_a_class_called_like_no_answer_is_a_class(classifier):
+    result = evaluate(classifier, IMAGES, [*LABELS[:-1], NO_ANSWER])
+    assert result.answers == ("a", "b", "c", f"({NO_ANSWER})")
+    assert result.per_class[NO_ANSWER] == 0.0
+    assert (NO_ANSWER, f"({NO_ANSWER})", 1) in result.confusions()
+
+
 def test_confusion_by_hand(classifier):
     result = evaluate(classifier, IMAGES, LABELS)
     assert result.labels == ("a", "b", "c")

@@ -16,10 +16,12 @@ PACKAGE = Path(lnbnn.__file__).parent
 # Lowest first: a module imports only from lines above its own, or from its own folder.
 LAYERS = [
     "errors",
+    "escaping",
     "atomic",
     "manifest_fields",
     "regular_files",
     "outputs",
+    "compiled",
     "registry",
     "settings",
     "features",
@@ -71,7 +73,7 @@ DOORS = {
     "timm": {"descriptors/timm_network"},
     "torch": {"descriptors/timm_network"},
     "matplotlib": {"figures"},
-    "numba": {"descriptors", "indexes", "normalization", "pyramid"},
+    "numba": {"compiled"},
     "scipy": {"affine", "calibration"},
     "sklearn": {"classifiers"},
     "typer": {"cli"},

@@ -234,6 +234,18 @@ def test_no_such_file(tmp_path):
         {"stride": -3},
         {"n_prefix": "x"},
         {"mean": 3},
+        {"mean": {"a": 1, "b": 2, "c": 3}},
+        {"mean": [True, True, True]},
+        {"mean": [10**400, 0, 0]},
+        {"std": [1.0, float("nan"), 1.0]},
+        {"std": "abc"},
+        {"longest_side": "224"},
+        {"longest_side": 224.5},
+        {"longest_side": float("inf")},
+        {"longest_side": [224]},
+        {"stride": True},
+        {"stride": 10**400},
+        {"n_prefix": 1.0},
     ],
 )
 def test_metadata_that_makes_no_sense_is_refused(place, config):
@@ -241,9 +253,10 @@ def test_metadata_that_makes_no_sense_is_refused(place, config):
         make_descriptor(place(mean_network(), **config))
 
 
-def test_metadata_that_is_no_json_is_refused(tmp_path):
+@pytest.mark.parametrize("text", ["[" * 100_000, "", "[]", "5", '"x"', "null", '{"stride": ' + "9" * 5000 + "}"])
+def test_metadata_that_is_no_json_is_refused(tmp_path, text):
     model = mean_network()
-    onnx.helper.set_model_props(model, {"lnbnn": "[" * 100_000})
+    onnx.helper.set_model_props(model, {"lnbnn": text})
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(InvalidInputError, match="its metadata 'lnbnn' cannot be used"):
         make_descriptor(f"onnx:{tmp_path / 'net.onnx'}")

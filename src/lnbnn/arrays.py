@@ -17,6 +17,7 @@ __all__ = ["load_array", "save_array", "save_stacked"]
 
 _MAP_FROM_BYTES = 1 << 20
 _ROWS_AT_ONCE = 1 << 16
+_MAX_SIDE = 1 << 31  # of an array without data; else the size of the file is the limit
 _NATIVE = {np.dtype(name).str for name in ("bool", "uint8", "int32", "int64", "float16", "float32", "float64")}
 
 
@@ -63,6 +64,10 @@ def load_array(path: Path, *, ndim: int, dtypes: Sequence[str]) -> NDArray[np.ge
             f"{path}: cut short or damaged (expected {n_bytes} bytes of data, got {size - start}); fit the model again."
         )
     if n_bytes == 0:
+        if shape[0] or max(shape) > _MAX_SIDE:
+            raise ModelFormatError(
+                f"{path}: an array without data has no rows; got shape {shape}; fit the model again."
+            )
         return np.empty(shape, dtype)
     if n_bytes < _MAP_FROM_BYTES:
         with open_regular(path) as file:

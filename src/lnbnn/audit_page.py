@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
-import html
 import os
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lnbnn.atomic import atomic_path
 from lnbnn.audit import Audit, NearDuplicate, Stranger, Suspect
 from lnbnn.errors import ImageReadError
+from lnbnn.escaping import html_text, shell_word
 from lnbnn.images import jpeg_thumbnail
 
 __all__ = ["audit_page", "write_audit_page"]
@@ -33,6 +32,7 @@ figure { margin: 0; flex: 1; min-width: 0 }
 .picture { display: flex; align-items: center; justify-content: center }
 img { max-width: 100%; max-height: 150px; display: block }
 figcaption { font-size: 12px; color: #555; margin-top: 3px }
+figcaption, span, code, td { white-space: pre-wrap }
 .wrong { color: #b3261e; font-weight: 600 }
 .right { color: #1b6e3c; font-weight: 600 }
 .bar { height: 7px; background: #e6e6e6; border-radius: 4px; margin: 2px 0 6px }
@@ -55,7 +55,7 @@ def write_audit_page(
     pictures = _Pictures(folders)
     text = _page(audit, model, pictures)
     with atomic_path(path) as partial:
-        partial.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+        partial.write_text(text, encoding="utf-8")
     return pictures.n_missing
 
 
@@ -74,8 +74,8 @@ def _page(audit: Audit, model: str, pictures: _Pictures) -> str:
     strangers = [_stranger(stranger, model, pictures) for stranger in audit.strangers[:_MAX_SHOWN]]
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>",
-        f"<title>Audit of {_text(model)}</title><style>{_STYLE}</style>",
-        f"<h1>Audit of {_text(model)}</h1>",
+        f"<title>Audit of {html_text(model)}</title><style>{_STYLE}</style>",
+        f"<h1>Audit of {html_text(model)}</h1>",
         f"<p>{audit.n_images:,} images of {audit.n_classes:,} classes. Each was looked up as if the model lacked it: "
         f"{100 * audit.accuracy:.1f} % got their own label back.</p>",
         *_missing(pictures.n_missing, model),
@@ -111,7 +111,7 @@ def _page(audit: Audit, model: str, pictures: _Pictures) -> str:
 def _missing(n_missing: int, model: str) -> list[str]:
     if not n_missing:
         return []
-    command = f"lnbnn audit {shlex.quote(model)} -o audit.html --images FOLDER"
+    command = f"lnbnn audit {shell_word(model)} -o audit.html --images FOLDER"
     return [f"<p>{n_missing} pictures are not shown: only those in folders that you name are. {_command(command)}</p>"]
 
 
@@ -122,19 +122,17 @@ def _section(title: str, what: str, cards: Sequence[str], n_found: int) -> list[
 
 
 def _suspect(suspect: Suspect, model: str, pictures: _Pictures) -> str:
-    closest = f"{_text(suspect.closest_label)}, image {suspect.closest_id}"
+    closest = f"{html_text(suspect.closest_label)}, image {suspect.closest_id}"
     return (
         "<div class='card'><div class='pair'>"
         + pictures.figure(suspect.name, f"image {suspect.id}")
         + pictures.figure(suspect.closest_name, closest)
         + "</div>"
-        + f"<div>label <span class='wrong'>{_text(suspect.label)}</span>, "
+        + f"<div>label <span class='wrong'>{html_text(suspect.label)}</span>, "
         + f"wrong with {100 * suspect.probability:.0f} %</div>"
         + _bar(suspect.probability, "#b3261e")
-        + f"<div>looks like <span class='right'>{_text(suspect.suggested)}</span></div>"
-        + _command(
-            f"lnbnn relabel {shlex.quote(model)} --image {suspect.id} --label {shlex.quote(str(suspect.suggested))}"
-        )
+        + f"<div>looks like <span class='right'>{html_text(suspect.suggested)}</span></div>"
+        + _command(f"lnbnn relabel {shell_word(model)} --image {suspect.id} --label {shell_word(suspect.suggested)}")
         + "</div>"
     )
 
@@ -146,9 +144,9 @@ def _duplicate(pair: NearDuplicate, model: str, pictures: _Pictures) -> str:
         "<div class='card'><div class='pair'>"
         + pictures.figure(pair.name, f"image {pair.id}")
         + pictures.figure(pair.other_name, f"image {pair.other_id}")
-        + f"</div><div><span class='{kind}'>{_text(pair.label)}</span> and "
-        + f"<span class='{kind}'>{_text(pair.other_label)}</span>, {how}</div>"
-        + _command(f"lnbnn remove {shlex.quote(model)} --image {pair.other_id}")
+        + f"</div><div><span class='{kind}'>{html_text(pair.label)}</span> and "
+        + f"<span class='{kind}'>{html_text(pair.other_label)}</span>, {how}</div>"
+        + _command(f"lnbnn remove {shell_word(model)} --image {pair.other_id}")
         + "</div>"
     )
 
@@ -157,8 +155,8 @@ def _stranger(stranger: Stranger, model: str, pictures: _Pictures) -> str:
     return (
         "<div class='card'>"
         + pictures.figure(stranger.name, f"image {stranger.id}")
-        + f"<div>label {_text(stranger.label)}, number {stranger.rank} among the classes</div>"
-        + _command(f"lnbnn remove {shlex.quote(model)} --image {stranger.id}")
+        + f"<div>label {html_text(stranger.label)}, number {stranger.rank} among the classes</div>"
+        + _command(f"lnbnn remove {shell_word(model)} --image {stranger.id}")
         + "</div>"
     )
 
@@ -177,7 +175,7 @@ class _Pictures:
         except (ImageReadError, ValueError):  # ValueError: no path at all
             self.n_missing += 1
             picture = "picture not found"
-        file = _text(os.path.basename(name))
+        file = html_text(os.path.basename(name))
         return f"<figure><div class='picture'>{picture}</div><figcaption>{caption}<br>{file}</figcaption></figure>"
 
     def _inside(self, name: str) -> str:
@@ -188,7 +186,7 @@ class _Pictures:
 
 
 def _command(text: str) -> str:
-    return f"<code>{_text(text)}</code>"
+    return f"<code>{html_text(text)}</code>"
 
 
 def _bar(share: float, color: str) -> str:
@@ -199,9 +197,5 @@ def _bar(share: float, color: str) -> str:
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    cells = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    cells = "".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>{cells}</table>" if cells else "<p>None.</p>"
-
-
-def _text(value: object) -> str:
-    return html.escape(str(value).encode("utf-8", "replace").decode("utf-8"), quote=True)

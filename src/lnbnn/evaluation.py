@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from lnbnn.atomic import atomic_path
 from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.datasets.folder import ANY_NAME
 from lnbnn.errors import ImageReadError, InvalidInputError
+from lnbnn.escaping import csv_cell
 from lnbnn.extraction import ImageLike, Progress, no_progress
 from lnbnn.store import FeatureStore
 
@@ -33,7 +33,8 @@ class Evaluation:
     labels : tuple
         The true classes met, sorted; the rows of ``confusion``.
     answers : tuple
-        The classes of the model, then :data:`NO_ANSWER`; the columns of ``confusion``.
+        The classes of the model, then :data:`NO_ANSWER` (in more brackets if a class is called so); the columns of
+        ``confusion``.
     confusion : ndarray of shape (len(labels), len(answers))
         How many images of a class got an answer.
     seconds : float
@@ -95,7 +96,10 @@ def evaluate(
         raise InvalidInputError(f"expected as many labels as images, at least one; got {len(labels)}, {len(images)}.")
     if on_error not in ("raise", "skip"):
         raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
-    answers = (*classifier.fitted_classes().tolist(), NO_ANSWER)
+    no_answer = NO_ANSWER
+    while no_answer in {*classifier.fitted_classes().tolist(), *labels}:
+        no_answer = f"({no_answer})"
+    answers = (*classifier.fitted_classes().tolist(), no_answer)
     columns = {answer: place for place, answer in enumerate(answers)}
     pairs: list[tuple[Any, int]] = []
     skipped: list[tuple[str, str]] = []
@@ -106,7 +110,7 @@ def evaluate(
                 raise ImageReadError(answer.reason)
             skipped.append((answer.name, str(answer.reason)))
         else:
-            pairs.append((label, columns[NO_ANSWER if answer.label is None else answer.label]))
+            pairs.append((label, columns[no_answer if answer.label is None else answer.label]))
         progress("classifying", done, len(images))
     seconds = time.perf_counter() - start
     if not pairs:
@@ -125,9 +129,9 @@ def mean_per_class(answers: NDArray[np.generic], truth: NDArray[np.generic]) -> 
 
 def write_confusion(path: str | os.PathLike[str], evaluation: Evaluation) -> None:
     """The confusion matrix as CSV: a row a true class, a column an answer."""
-    with atomic_path(path) as partial, open(partial, "w", newline="", encoding="utf-8", errors=ANY_NAME) as file:
+    with atomic_path(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["true class", *evaluation.answers])
+        writer.writerow(["true class", *map(csv_cell, evaluation.answers)])
         writer.writerows(
-            [label, *row] for label, row in zip(evaluation.labels, evaluation.confusion.tolist(), strict=True)
+            [csv_cell(label), *row] for label, row in zip(evaluation.labels, evaluation.confusion.tolist(), strict=True)
         )

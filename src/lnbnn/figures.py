@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from lnbnn.atomic import atomic_path
+from lnbnn.escaping import plot_text
 from lnbnn.evaluation import Evaluation
 from lnbnn.evidence import Evidence
 
@@ -55,7 +57,7 @@ def confusion_figure(evaluation: Evaluation) -> Figure:
     for set_ticks, names in ((axes.set_yticks, evaluation.labels), (axes.set_xticks, evaluation.answers)):
         step = -(-len(names) // _MAX_TICKS) if len(names) > 2 * _MAX_TICKS else 1
         places = range(0, len(names), step)
-        set_ticks(places, [_short(names[place]) for place in places], fontsize=size)
+        set_ticks(places, _short_names([names[place] for place in places]), fontsize=size)
     axes.tick_params(axis="x", rotation=90)
     if n_columns <= 25:
         for row, column in zip(*np.nonzero(evaluation.confusion), strict=True):
@@ -84,7 +86,7 @@ def evidence_figure(picture: NDArray[np.uint8], evidence: Evidence, *, title: st
     _draw_map(figure, middle, picture, evidence)
     _draw_ranking(right, evidence)
     if title:
-        figure.suptitle(title, fontsize=11, color=_INK)
+        figure.suptitle(plot_text(title), fontsize=11, color=_INK)
     return figure
 
 
@@ -221,8 +223,8 @@ def _draw_map(figure, axes, picture, evidence):  # type: ignore[no-untyped-def]
     heat = axes.imshow(
         evidence.map, cmap=cmap, vmin=low, vmax=limit, alpha=0.15 + 0.65 * strength, extent=(0, width, height, 0)
     )
-    against = "" if evidence.against is None else f"  against  {_short(evidence.against)}"
-    axes.set_title(f"evidence for  {_short(evidence.label)}{against}", fontsize=9)
+    label, *against = _short_names([name for name in (evidence.label, evidence.against) if name is not None])
+    axes.set_title(f"evidence for  {'  against  '.join([label, *against])}", fontsize=9)
     axes.set_axis_off()
     bar = figure.colorbar(heat, ax=axes, shrink=0.75, pad=0.01)
     bar.solids.set_alpha(1.0)
@@ -235,7 +237,7 @@ def _draw_ranking(axes, evidence):  # type: ignore[no-untyped-def]
     for name in (evidence.label, evidence.against):
         if name is not None and name not in [label for label, _ in shown]:
             shown += [entry for entry in evidence.ranking if entry[0] == name]
-    names = [_short(label) for label, _ in shown]
+    names = _short_names([label for label, _ in shown])
     scores = np.array([score for _, score in shown])
     base = min(0.0, scores.min() * 1.02) if scores.max() <= 0 else 0.0
     colors = [
@@ -249,6 +251,8 @@ def _draw_ranking(axes, evidence):  # type: ignore[no-untyped-def]
     axes.set_title("total evidence of the leading classes", fontsize=9)
 
 
-def _short(label: object, length: int = 26) -> str:
-    text = str(label).replace("$", r"\$")
-    return text if len(text) <= length else text[: length - 1] + "…"
+def _short_names(labels: Sequence[object], length: int = 26) -> list[str]:
+    """The labels to draw: cut where they are long, unless two would then look the same."""
+    texts = [plot_text(label) for label in labels]
+    short = [text if len(text) <= length else text[: length - 1] + "…" for text in texts]
+    return [text if short.count(cut) > 1 else cut for text, cut in zip(texts, short, strict=True)]

@@ -96,6 +96,8 @@ def parse_images(fields: Any, where: Path) -> list[StoredImage]:
             raise ValueError("classes must be all strings or all whole numbers")
         if classes != sorted(set(classes)) or not all(-(1 << 63) <= label < 1 << 63 for label in classes if is_whole):
             raise ValueError("classes must ascend")
+        if is_text and any("\0" in label for label in classes):
+            raise ValueError("a class has a NUL character in its name")
         images = [_parse_row(row, classes) for row in rows]
         if any(first.id >= second.id for first, second in pairwise(images)):
             raise ValueError("the ids of images must ascend")

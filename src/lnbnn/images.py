@@ -57,6 +57,8 @@ def read_bytes(path: str | PathLike[str]) -> bytes:
         raise
     except OSError as error:
         raise ImageReadError(f"{path}: cannot be read ({error.strerror or error}); check its permissions.") from error
+    except ValueError as error:  # a NUL, or letters that no file name can have
+        raise ImageReadError(f"{path}: no file can have this name ({error}).") from error
     if not data:
         raise ImageReadError(f"{path}: the file is empty (0 bytes); copy it again or leave it out.")
     return data

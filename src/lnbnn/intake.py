@@ -116,6 +116,9 @@ def check_labels(y: ArrayLike, n_images: int) -> list[Any]:
         raise InvalidInputError(f"labels must be all strings or all whole numbers; got dtype {labels.dtype}.")
     if all_text and not all(label.strip() for label in given):
         raise InvalidInputError("a label must not be empty; name the class.")
+    for label in given if all_text else []:
+        if "\0" in label:  # NumPy drops it at the end of a string: two labels would become one
+            raise InvalidInputError(f"a label must not hold a NUL character; got {label!r}.")
     return [label if all_text else int(label) for label in given]
 
 

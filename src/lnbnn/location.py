@@ -6,8 +6,6 @@ different sizes, whose appearance may be alike by chance, from matching as freel
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,7 +47,7 @@ def check_scale_weight(scale_weight: float) -> None:
 
 def _check_weight(name: str, weight: float, largest: float, meaning_of_0: str) -> None:
     is_number = isinstance(weight, int | float | np.integer | np.floating)
-    if not (is_number and math.isfinite(weight) and 0.0 <= weight <= largest):
+    if not (is_number and 0.0 <= weight <= largest):
         raise InvalidInputError(f"{name} must be from 0 ({meaning_of_0}) to {largest:g}; got {weight!r}.")
 
 

@@ -23,8 +23,9 @@ class ReadLock:
     Released by :meth:`close`, or with the object.
     """
 
+    _handle: int | None = None  # of one whose folder could not be opened, too
+
     def __init__(self, folder: Path) -> None:
-        self._handle: int | None = None
         self._handle = _open_folder(folder)
         if fcntl is not None:
             try:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lnbnn.arrays import load_array, save_array
+from lnbnn.compiled import compiled
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
 
@@ -131,7 +131,7 @@ def same_normalizer(one: Normalizer | None, other: Normalizer | None) -> bool:
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _product(rows, matrix):  # type: ignore[no-untyped-def]
     """The matrix product on one thread: images are worked on side by side, where BLAS's own threads only wait."""
     n_rows, n_inner = rows.shape

@@ -18,6 +18,7 @@ from typing import Any
 
 from lnbnn.atomic import atomic_path
 from lnbnn.errors import InvalidInputError
+from lnbnn.escaping import json_text
 from lnbnn.version import __version__
 
 __all__ = ["RunRecord", "make_record", "read_record", "results_digest", "write_record"]
@@ -57,7 +58,7 @@ def write_record(path: str | os.PathLike[str], record: RunRecord) -> None:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(target) as partial:
-        partial.write_text(json.dumps(asdict(record), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        partial.write_text(json_text(asdict(record), indent=1) + "\n", encoding="utf-8")
 
 
 def read_record(path: str | os.PathLike[str]) -> RunRecord:

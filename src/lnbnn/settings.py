@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any, Self
 
 import numpy as np
 
 from lnbnn.errors import InvalidInputError, LnbnnError
 
-__all__ = ["Configurable", "check_whole", "plain"]
+__all__ = ["LARGEST", "Configurable", "check_whole", "plain"]
+
+LARGEST = sys.float_info.max
+"""Of all floats. A whole number above it is not infinite, but has no float."""
 
 
 def plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.extraction import Progress
 from lnbnn.indexes import LeaveOut
 from lnbnn.scoring import Updates, nbnn_updates
+from lnbnn.settings import LARGEST
 
 __all__ = ["AffineNBNN"]
 
@@ -109,7 +110,7 @@ class AffineNBNN(NBNN):
     def check_settings(self) -> None:
         """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
         super().check_settings()
-        if not _is_number(self.regularization) or not 0.0 < self.regularization < np.inf:
+        if not _is_number(self.regularization) or not 0.0 < self.regularization <= LARGEST:
             raise InvalidInputError(f"regularization must be a number above 0; got {self.regularization!r}.")
         if not _is_number(self.balance) or not 0.0 <= self.balance <= 1.0:
             raise InvalidInputError(f"balance must be a number from 0 to 1; got {self.balance!r}.")

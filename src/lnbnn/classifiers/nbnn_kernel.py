@@ -23,7 +23,7 @@ from lnbnn.features import ImageFeatures
 from lnbnn.indexes import LeaveOut
 from lnbnn.location import UNIT_LENGTH
 from lnbnn.responses import RESPONSES, cell_totals, own_and_response
-from lnbnn.settings import check_whole
+from lnbnn.settings import LARGEST, check_whole
 
 __all__ = ["LocalNBNNKernel", "NBNNKernel", "ResponseKernel"]
 
@@ -55,9 +55,9 @@ class ResponseKernel(NeighborClassifier):
         check_whole("levels", self.levels, 1, 4)
         if self.levels > 1 and self.used_location_weight() == 0:
             raise InvalidInputError("levels above 1 need a location_weight above 0: it stores where a patch lies.")
-        if self.C is not None and not self.C > 0:
+        if self.C is not None and not 0 < self.C <= LARGEST:
             raise InvalidInputError(f"C must be above 0, or None to choose it by cross-validation; got {self.C!r}.")
-        if self.blend is not None and not 0 <= self.blend < np.inf:
+        if self.blend is not None and not 0 <= self.blend <= LARGEST:
             raise InvalidInputError(f"blend must be at least 0, or None to choose it; got {self.blend!r}.")
 
     def reference_responses(self, *, progress: Progress = no_progress) -> NDArray[np.float64]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from lnbnn.pyramid.codebook import Codebook, make_codebook
 from lnbnn.pyramid.coding import Codes, hard_codes, local_soft_codes
 from lnbnn.pyramid.kernels import intersection_kernel
 from lnbnn.pyramid.pooling import NORMS, POOLINGS, level_weights, n_cells, normalize, pool
-from lnbnn.settings import check_whole
+from lnbnn.settings import LARGEST, check_whole
 
 __all__ = ["HardSpatialPyramid", "SoftSpatialPyramid", "SpatialPyramid"]
 
@@ -128,7 +127,7 @@ class SpatialPyramid(ImageClassifier):
 def check_positive(name: str, value: object) -> None:
     """Raise unless a setting is a finite number above 0."""
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and value > 0):  # type: ignore[arg-type,operator]
+    if not (number and 0 < value <= LARGEST):  # type: ignore[operator]
         raise InvalidInputError(f"{name} must be a number above 0; got {value!r}.")
 
 

@@ -9,12 +9,15 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from lnbnn.cli import (
     commands_audit,
@@ -25,13 +28,38 @@ from lnbnn.cli import (
     commands_network,
     commands_reproduce,
 )
-from lnbnn.cli.console import note, set_up_log
+from lnbnn.cli.console import note, say, set_up_log
 from lnbnn.errors import LnbnnError, UnknownNameError
+from lnbnn.escaping import message_text
 from lnbnn.version import __version__
 
 __all__ = ["app", "main"]
 
+
+class _Commands(TyperGroup):
+    """The commands; what they say about words they do not understand is fit for a terminal."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        with _harmless_messages():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _harmless_messages():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _harmless_messages() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):  # of click, which typer may bring along under another name
+            error.message = message_text(error.message)  # type: ignore[attr-defined]
+        raise
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -45,7 +73,7 @@ _GRACE_S = 3.0  # from a signal to the end of the process, for unfinished files 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"lnbnn {__version__}")
+        say(f"lnbnn {__version__}")
         raise typer.Exit
 
 
@@ -102,22 +130,28 @@ def main(args: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # FAISS's idle threads sleep instead of spinning
     if hasattr(signal, "SIGTERM"):
         signal.signal(signal.SIGTERM, _stop)  # unwinds, so that unfinished files are removed
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="surrogateescape")  # file names that are not valid UTF-8 come out as they are
+    _check_streams()
     warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # lnbnn.images has a limit of its own
     try:
-        with _ended_by_signals():
-            app(args=args, prog_name="lnbnn")
+        try:
+            with _ended_by_signals():
+                app(args=args, prog_name="lnbnn")
+        finally:
+            _flush_results()
     except BrokenPipeError:  # the reader of our output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (LnbnnError, OSError, MemoryError) as error:
         if _debug:
+            sys.excepthook = _show_traceback
             raise
         text = str(error) if isinstance(error, LnbnnError) else _system_error(error)
-        note(f"lnbnn: error: {' '.join(text.split())}")
+        note(f"lnbnn: error: {text.strip()}")
         sys.exit(2 if isinstance(error, UnknownNameError) else 1)
+
+
+def _show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    for line in "".join(traceback.format_exception(kind, error, trace)).splitlines():
+        note(line)
 
 
 def _system_error(error: OSError | MemoryError) -> str:
@@ -154,6 +188,35 @@ def _watch(reader: int) -> None:
             time.sleep(_GRACE_S)
             os._exit(128 + number[0])
     os.close(reader)
+
+
+def _check_streams() -> None:
+    """Names in any letters can be written, and no file we open takes the place of a closed standard stream."""
+    is_closed = sys.stdout is None
+    for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        if stream is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+    if sys.stderr is None:  # print would take stdout instead
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    if is_closed:
+        note("lnbnn: error: the standard output is closed; send it to a file or to /dev/null.")
+        sys.exit(1)
+
+
+def _flush_results() -> None:
+    """Write the last results while an error can still be told; none is left for the end of the process."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError, ValueError):  # there is no file behind it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def _stop(number: int, frame: Any) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lnbnn.cli.arguments import Jobs, ModelDir, TrustNetwork
-from lnbnn.cli.console import Format, ProgressBars, note, print_json, print_table
+from lnbnn.cli.console import Format, ProgressBars, note, print_csv, print_json, print_table, say
+from lnbnn.escaping import json_text
 
 if TYPE_CHECKING:
     from lnbnn.audit import Audit, NearDuplicate
@@ -60,16 +58,14 @@ def audit(
     if format is Format.json:
         print_json(found.as_dict())
     elif format is Format.csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
         names = ["id", "label", "suggested", "probability", "doubt", "closest_id", "name"]
-        writer.writerow(names)
-        writer.writerows([getattr(suspect, name) for name in names] for suspect in found.suspects)
+        print_csv([names, *([getattr(suspect, name) for name in names] for suspect in found.suspects)])
     else:
         _print_audit(found, top)
     if output is not None:
         if output.suffix.lower() == ".json":
             with atomic_path(output) as partial:
-                partial.write_text(json.dumps(found.as_dict(), indent=1) + "\n", encoding="utf-8")
+                partial.write_text(json_text(found.as_dict(), indent=1) + "\n", encoding="utf-8")
         else:
             n_missing = write_audit_page(output, found, model=str(model), folders=images or [])
             if n_missing:
@@ -96,12 +92,10 @@ def _print_audit(found: Audit, top: int) -> None:
     ]
     for title, columns, rows in tables:
         more = f", the first {top}" if len(rows) > top else ""
-        typer.echo(f"{title}: {len(rows)}{more}")
+        say(f"{title}: {len(rows)}{more}")
         if rows:
             print_table(columns, rows[:top])
-    typer.echo(
-        f"{found.n_images} images of {found.n_classes} classes; {100 * found.accuracy:.1f} % got their label back"
-    )
+    say(f"{found.n_images} images of {found.n_classes} classes; {100 * found.accuracy:.1f} % got their label back")
 
 
 def _alike(pair: NearDuplicate) -> str:

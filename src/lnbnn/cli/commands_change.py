@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lnbnn.cli.arguments import Cache, Jobs, ModelDir, Strict, TrustNetwork
-from lnbnn.cli.console import Format, ProgressBars, human_bytes, note, print_json, print_table, report_skipped
+from lnbnn.cli.console import (
+    Format,
+    ProgressBars,
+    human_bytes,
+    note,
+    print_csv,
+    print_json,
+    print_table,
+    report_skipped,
+    say,
+)
 
 if TYPE_CHECKING:
     from lnbnn.image_table import StoredImage
@@ -69,7 +77,7 @@ def add(
     elif added:
         ids = f"id {added[0].id}" if len(added) == 1 else f"ids {added[0].id} to {added[-1].id}"
         n_descriptors = sum(image.n_descriptors for image in added)
-        typer.echo(
+        say(
             f"{model}: added {_images(len(added))} to {label} ({ids}, {n_descriptors:,} descriptors); "
             f"{_images(n_images)} in all"
         )
@@ -103,7 +111,7 @@ def remove(
     with edit(model, trust_network=trust_network) as editor:
         removed = editor.remove(ids if label is None else editor.ids_of(editor.label_of(label)))
         n_images = len(editor.images)
-    typer.echo(f"{model}: removed {_images(len(removed))}; {_images(n_images)} left")
+    say(f"{model}: removed {_images(len(removed))}; {_images(n_images)} left")
 
 
 def relabel(
@@ -124,7 +132,7 @@ def relabel(
         raise typer.BadParameter("give at least one --image ID; lnbnn list shows them")
     with edit(model, trust_network=trust_network) as editor:
         changed = editor.relabel(ids, editor.label_of(label))
-    typer.echo(f"{model}: {_images(len(changed))} now {label}")
+    say(f"{model}: {_images(len(changed))} now {label}")
 
 
 def list_(
@@ -180,9 +188,9 @@ def check(
             }
         )
     elif format is Format.csv:
-        csv.writer(sys.stdout, lineterminator="\n").writerows([["problem"], *([text] for text in report.problems)])
+        print_csv([["problem"], *([text] for text in report.problems)])
     elif not report.problems:
-        typer.echo(
+        say(
             f"{model}: whole; {report.n_files} files, {human_bytes(report.n_bytes)}, {_images(report.n_images)}, "
             f"{report.n_descriptors:,} descriptors"
         )
@@ -211,7 +219,7 @@ def merge(
     if doubles:
         note(f"{_images(len(doubles))} of {second} left out: the same are in {first}")
     images = list_images(output)
-    typer.echo(f"{output}: {_images(len(images))} of {len({image.label for image in images})} classes")
+    say(f"{output}: {_images(len(images))} of {len({image.label for image in images})} classes")
 
 
 def compact(model: ModelDir, trust_network: TrustNetwork = False) -> None:
@@ -223,7 +231,7 @@ def compact(model: ModelDir, trust_network: TrustNetwork = False) -> None:
 
     with ProgressBars() as progress:
         before, after = compact_model(model, trust_network=trust_network, progress=progress)
-    typer.echo(f"{model}: {human_bytes(before)} before, {human_bytes(after)} now")
+    say(f"{model}: {human_bytes(before)} before, {human_bytes(after)} now")
 
 
 def calibrate(model: ModelDir, trust_network: TrustNetwork = False) -> None:
@@ -237,7 +245,7 @@ def calibrate(model: ModelDir, trust_network: TrustNetwork = False) -> None:
 
     with ProgressBars() as progress:
         calibrate_model(model, trust_network=trust_network, progress=progress)
-    typer.echo(f"{model}: calibrated on {_images(len(list_images(model)))}")
+    say(f"{model}: calibrated on {_images(len(list_images(model)))}")
 
 
 def _images(n: int) -> str:
@@ -247,8 +255,8 @@ def _images(n: int) -> str:
 def _parse_ids(*given: list[str] | None) -> list[int]:
     ids = []
     for text in [part for texts in given for item in texts or [] for part in item.split(",") if part.strip()]:
-        if not text.strip().isdecimal():
-            raise typer.BadParameter(f"expected ids of images, whole numbers; got {text!r}", param_hint="--image")
+        if not text.strip().isdecimal() or len(text.strip()) > 18:
+            raise typer.BadParameter(f"expected ids of images, whole numbers; got {text[:60]!r}", param_hint="--image")
         ids.append(int(text))
     return ids
 
@@ -264,6 +272,5 @@ def _as_json(image: StoredImage) -> dict[str, Any]:
 
 
 def _write_csv(images: list[StoredImage]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["id", "label", "n_descriptors", "path"])
-    writer.writerows([image.id, image.label, image.n_descriptors, image.name] for image in images)
+    rows = [[image.id, image.label, image.n_descriptors, image.name] for image in images]
+    print_csv([["id", "label", "n_descriptors", "path"], *rows])

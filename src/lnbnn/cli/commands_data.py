@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lnbnn.cli.arguments import DescriptorParams, Images, Jobs, Strict
-from lnbnn.cli.console import ProgressBars, note, parse_params, report_skipped, usage_errors
+from lnbnn.cli.console import ProgressBars, note, parse_params, report_skipped, say, usage_errors
 
 __all__ = ["data", "demo", "extract", "split"]
 
@@ -38,8 +38,8 @@ def data(
         images = fetch_set(kind, folder, progress)
     for text in images.notes:
         note(text)
-    typer.echo(f"{folder / kind.folder}: {len(set(images.labels))} classes, {len(images):,} images")
-    typer.echo(f"{folder / kind.name}.csv: the list of them, without {kind.background}")
+    say(f"{folder / kind.folder}: {len(set(images.labels))} classes, {len(images):,} images")
+    say(f"{folder / kind.name}.csv: the list of them, without {kind.background}")
 
 
 def extract(
@@ -81,7 +81,7 @@ def extract(
                 n_descriptors += len(features)
             progress("extracting", done, len(data))
     report_skipped(skipped, len(data))
-    typer.echo(
+    say(
         f"{cache}: {len(data) - len(skipped)} images, {n_descriptors:,} descriptors, "
         f"{time.perf_counter() - start:.1f} s"
     )
@@ -118,7 +118,7 @@ def split(
     output.mkdir(parents=True, exist_ok=True)
     for name, part in zip(("train.csv", "test.csv"), parts, strict=True):
         write_list(output / name, part)
-    typer.echo(f"{output}: train.csv {len(parts[0])} images, test.csv {len(parts[1])} images")
+    say(f"{output}: train.csv {len(parts[0])} images, test.csv {len(parts[1])} images")
 
 
 def demo(
@@ -145,15 +145,15 @@ def demo(
     for text in report.notes:
         note(text)
     result = report.evaluation
-    typer.echo(
+    say(
         f"reference: {report.n_reference} images of {len(result.answers) - 1} classes, "
         f"{report.n_descriptors:,} descriptors, fitted in {report.fit_s:.1f} s"
     )
-    typer.echo(f"index: {report.index}")
-    typer.echo(
+    say(f"index: {report.index}")
+    say(
         f"query: {result.n_images} images in {result.seconds:.1f} s "
         f"({1000 * result.seconds / result.n_images:.0f} ms an image)"
     )
-    typer.echo(f"mean per-class accuracy: {100 * result.mean_per_class_accuracy:.1f} %")
+    say(f"mean per-class accuracy: {100 * result.mean_per_class_accuracy:.1f} %")
     for path in report.pictures:
-        typer.echo(f"picture: {path}")
+        say(f"picture: {path}")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,11 +18,14 @@ from lnbnn.cli.console import (
     note,
     parse_bytes,
     parse_params,
+    print_csv,
     print_json,
     print_table,
     report_skipped,
+    say,
     usage_errors,
 )
+from lnbnn.escaping import shell_word
 from lnbnn.indexes import INDEXES
 from lnbnn.presets import PRESETS, preset_params
 from lnbnn.registry import resolve
@@ -163,7 +163,7 @@ def fit(
         progress("writing the model", 1, 1)
     report_skipped(classifier.skipped_, len(data))
     n_descriptors = sum(image.n_descriptors for image in classifier.images_)
-    typer.echo(
+    say(
         f"{model}: {len(classifier.classes_)} classes, {len(classifier.images_)} images, "
         f"{n_descriptors:,} descriptors; {classifier.describe()}"
     )
@@ -228,12 +228,11 @@ def tune(
         ]
         print_table(["accuracy", "CPU ms an image", "memory to fit", "options"], rows)
     elif format is Format.csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(["accuracy", "ms_an_image", "memory_bytes", "options"])
-        writer.writerows([t.accuracy, t.ms_an_image, t.memory_bytes, _options(t.settings)] for t in trials)
+        values = ([t.accuracy, t.ms_an_image, t.memory_bytes, _options(t.settings)] for t in trials)
+        print_csv([["accuracy", "ms_an_image", "memory_bytes", "options"], *values])
     if max_ms is not None and best.ms_an_image > max_ms:
         note(f"no settings answer within {max_ms:g} ms; these are the quickest:")
-    note(f"lnbnn fit {shlex.quote(str(images))} MODEL {_options(best.settings)}")
+    note(f"lnbnn fit {shell_word(images)} MODEL {_options(best.settings)}")
 
 
 def _options(settings: dict[str, Any]) -> str:
@@ -245,7 +244,7 @@ def _options(settings: dict[str, Any]) -> str:
             for key, part in value.items():
                 words.append(f"{letter} {key}={','.join(map(str, part)) if isinstance(part, list) else part}")
         elif name == "descriptor":
-            words.append(f"--descriptor {shlex.quote(value)}")
+            words.append(f"--descriptor {shell_word(value)}")
         else:
             words.append(f"-M {name}={value}")
     return " ".join(words)
@@ -298,8 +297,8 @@ def _items_of(items: list[str] | None, number: int, n_descriptors: int) -> list[
         mark, colon, rest = item.partition(":")
         if not (colon and mark.isdigit()):
             result.append(item)
-        elif not 1 <= int(mark) <= n_descriptors:
-            raise typer.BadParameter(f"{item!r} is for descriptor {mark}, but there are {n_descriptors}")
+        elif len(mark) > 9 or not 1 <= int(mark) <= n_descriptors:
+            raise typer.BadParameter(f"{item[:60]!r} is for descriptor {mark[:20]}, but there are {n_descriptors}")
         elif int(mark) == number:
             result.append(rest)
     return result

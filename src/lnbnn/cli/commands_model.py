@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +14,11 @@ from lnbnn.cli.console import (
     human_bytes,
     human_number,
     note,
+    print_csv,
     print_json,
     print_table,
     report_skipped,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -72,9 +72,8 @@ def predict(
     skipped = []
     columns = ["score", *(["probability"] if is_calibrated else [])]
     rows = []
-    writer = csv.writer(sys.stdout, lineterminator="\n")
     if format is Format.csv:
-        writer.writerow(["path", "rank", "label", *columns, *([] if reject is None else ["is_unknown"])])
+        print_csv([["path", "rank", "label", *columns, *([] if reject is None else ["is_unknown"])]])
     with ProgressBars() as progress:
         for done, answer in enumerate(classifier.iter_answers(images, reject=reject), start=1):
             if answer.reason is not None:
@@ -87,9 +86,9 @@ def predict(
             elif format is Format.csv:
                 rejected = [] if reject is None else [answer.is_unknown]
                 for rank, entry in enumerate(ranking, start=1):
-                    writer.writerow([answer.name, rank, *entry, *answer.probabilities[rank - 1 : rank], *rejected])
+                    print_csv([[answer.name, rank, *entry, *answer.probabilities[rank - 1 : rank], *rejected]])
                 if not ranking:
-                    writer.writerow([answer.name, "", *("" for _ in columns), "", *rejected])
+                    print_csv([[answer.name, "", *("" for _ in columns), "", *rejected]])
             elif ranking:
                 shown = ranking if answer.is_unknown else ranking[1:]
                 others = ", ".join(f"{label} {human_number(score)}" for label, score in shown)
@@ -194,9 +193,7 @@ def evaluate(
             }
         )
     elif format is Format.csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(["label", "n_images", "accuracy"])
-        writer.writerows(_per_class_rows(result))
+        print_csv([["label", "n_images", "accuracy"], *_per_class_rows(result)])
     else:
         _print_evaluation(result)
     if output is not None:
@@ -244,9 +241,7 @@ def explain(
     save_figure(evidence_figure(picture, evidence, title=f"{image.name}    answer: {answer}"), output)
     n_for = int((evidence.support > 0).sum())
     versus = "" if evidence.against is None else f" rather than {evidence.against}"
-    typer.echo(
-        f"{output}: answer {answer}; {n_for:,} of {len(evidence.support):,} patches speak for {evidence.label}{versus}"
-    )
+    say(f"{output}: answer {answer}; {n_for:,} of {len(evidence.support):,} patches speak for {evidence.label}{versus}")
 
 
 def info(
@@ -279,9 +274,7 @@ def info(
             facts | {"classes": {name: {"n_images": n, "n_descriptors": d} for name, (n, d) in per_class.items()}}
         )
     elif format is Format.csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(["label", "n_images", "n_descriptors"])
-        writer.writerows([name, *counts] for name, counts in per_class.items())
+        print_csv([["label", "n_images", "n_descriptors"], *([name, *counts] for name, counts in per_class.items())])
     else:
         facts |= {"bytes_on_disk": human_bytes(disk), "bytes_in_memory": human_bytes(classifier.nbytes_)}
         settings = facts.pop("settings")
@@ -312,8 +305,8 @@ def _print_evaluation(result: Any) -> None:
     print_table(["class", "images", "right"], rows)
     mistakes = result.confusions(5)
     if mistakes:
-        typer.echo("most frequent mistakes: " + "; ".join(f"{a} taken for {b} ({n})" for a, b, n in mistakes))
-    typer.echo(
+        say("most frequent mistakes: " + "; ".join(f"{a} taken for {b} ({n})" for a, b, n in mistakes))
+    say(
         f"mean per-class accuracy {100 * result.mean_per_class_accuracy:.2f} %  "
         f"({result.n_images} images, {len(result.labels)} classes, {result.seconds:.1f} s)"
     )

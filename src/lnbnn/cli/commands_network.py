@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lnbnn.cli.arguments import DescriptorParams
-from lnbnn.cli.console import parse_params
+from lnbnn.cli.console import parse_params, say
 
 __all__ = ["export_onnx"]
 
@@ -38,4 +38,4 @@ def export_onnx(
     data, difference = network.onnx_file()
     with atomic_path(output) as partial:
         partial.write_bytes(data)
-    typer.echo(f"{output}: {len(data) / 2**20:.1f} MiB, features differ by at most {difference:.1g} (relative)")
+    say(f"{output}: {len(data) / 2**20:.1f} MiB, features differ by at most {difference:.1g} (relative)")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lnbnn.cli.console import ProgressBars, note
+from lnbnn.cli.console import ProgressBars, note, say
 from lnbnn.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -106,19 +106,21 @@ def _reproduce_one(
     suffix = dataset.removeprefix("caltech101").lstrip("-")  # the paper's first data set goes without saying
     label = f"{experiment.name}-{suffix}" if suffix else experiment.name
     warning = " (quick: the figures mean nothing)" if dataset.endswith("-quick") else ""
-    typer.echo(f"\n{experiment.name}: {experiment.title}{warning}")
+    say("")
+    say(f"{experiment.name}: {experiment.title}{warning}")
     with ProgressBars() as progress:
         lab = Lab(dataset, images, runs, progress=progress)
         record = lab.run(experiment, settings, command=command, name=label, finished=finished, on_part=_tell)
     write_record(output / f"{label}.json", record)
-    typer.echo(experiment.tabulate(record.results).rstrip())
-    typer.echo(f"record: {output / label}.json")
+    for line in experiment.tabulate(record.results).rstrip().splitlines():
+        say(line)
+    say(f"record: {output / label}.json")
     if experiment.draw:
         from lnbnn import figures
 
         picture = getattr(figures, experiment.draw)(record.results)
         figures.save_figure(picture, output / f"{label}.png", source=results_digest(record))
-        typer.echo(f"picture: {output / label}.png")
+        say(f"picture: {output / label}.png")
 
 
 def _tell(status: PartStatus) -> None:
@@ -170,4 +172,4 @@ def _start_in_background(runs: Path) -> None:
             start_new_session=True,
             env=os.environ,
         )
-    typer.echo(f"process {process.pid} works in the background; follow it with: tail -f {log}")
+    say(f"process {process.pid} works in the background; follow it with: tail -f {log}")

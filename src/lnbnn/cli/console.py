@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import enum
-import json
 import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
 from lnbnn.errors import InvalidInputError
+from lnbnn.escaping import cell_text, csv_cell, json_text, line_text, message_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -27,9 +28,11 @@ __all__ = [
     "note",
     "parse_bytes",
     "parse_params",
+    "print_csv",
     "print_json",
     "print_table",
     "report_skipped",
+    "say",
     "set_up_log",
     "usage_errors",
 ]
@@ -48,27 +51,40 @@ class Format(enum.StrEnum):
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, show_header: bool = True) -> None:
     """A table on stdout; as wide as it needs when that is not a terminal."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(*columns, show_header=show_header)
+    table = Table(*(Column(name, overflow="fold") for name in columns), show_header=show_header)
     for row in rows:
-        table.add_row(*map(str, row))
+        table.add_row(*map(cell_text, row))
     width = None if sys.stdout.isatty() else 200
     Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False).print(table)
 
 
 def note(text: str) -> None:
-    """One line on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """One line on stderr; lost if nobody can read it any more."""
+    with suppress(OSError):
+        print(message_text(text), file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """One line on stdout."""
+    typer.echo(line_text(text))
 
 
 def print_json(value: Any) -> None:
     """One JSON object a line on stdout, at once."""
-    text = json.dumps(value, ensure_ascii=False)
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
-        text = json.dumps(value)  # a file name that is not valid UTF-8 is written in escapes
+    text = json_text(value)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json_text(value, ascii_only=True)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def print_csv(rows: Iterable[Sequence[object]]) -> None:
+    """Rows of a CSV file on stdout."""
+    csv.writer(sys.stdout, lineterminator="\n").writerows([csv_cell(cell) for cell in row] for row in rows)
 
 
 def report_skipped(skipped: Iterable[tuple[str, str]], total: int) -> None:
@@ -96,10 +112,10 @@ def parse_bytes(text: str | None, option: str) -> int | None:
     if text is None:
         return None
     found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
-    size = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " ")) if found else 0
-    if size < 1:
+    size = float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " ") if found else 0.0
+    if not 1 <= size < 1 << 63:
         raise typer.BadParameter(f"expected a size such as 800MiB or 2GiB; got {text!r}", param_hint=option)
-    return size
+    return int(size)
 
 
 def human_number(value: float) -> str:
@@ -115,6 +131,8 @@ def parse_params(given: list[str] | None, option: str) -> dict[str, Any]:
         if not equals or not key:
             raise typer.BadParameter(f"expected NAME=VALUE, got {item!r}", param_hint=option)
         values = [_plain_value(part.strip()) for part in text.split(",")]
+        if any(isinstance(value, int) and abs(value) >= 1 << 63 for value in values):
+            raise typer.BadParameter(f"{key}: the number is too large; got {_shortened(text)}", param_hint=option)
         params[key.strip().replace("-", "_")] = values if len(values) > 1 else values[0]
     return params
 
@@ -124,12 +142,18 @@ def _plain_value(text: str) -> Any:
         return {"true": True, "false": False, "none": None}[text.lower()]
     except KeyError:
         pass
+    if re.fullmatch(r"[+-]?[0-9]{20,}", text):
+        return 1 << 63  # more digits than any setting takes; Python reads a few thousand of them only
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
     return text
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)")
 
 
 class ProgressBars:
@@ -158,7 +182,7 @@ class ProgressBars:
         if self._bars is None:
             return
         if stage not in self._tasks:
-            self._tasks[stage] = self._bars.add_task(stage, total=total, rate="")
+            self._tasks[stage] = self._bars.add_task(message_text(stage), total=total, rate="")
         task = self._tasks[stage]
         speed = self._bars.tasks[task].speed
         self._bars.update(task, completed=done, total=total, rate=f"{speed:.1f}/s" if speed else "")
@@ -169,7 +193,7 @@ def _bars() -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),

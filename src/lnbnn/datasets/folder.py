@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lnbnn.atomic import atomic_path
 from lnbnn.errors import DatasetError
+from lnbnn.escaping import guard_formula, unguard_formula
 from lnbnn.images import IMAGE_SUFFIXES
 
 __all__ = ["ANY_NAME", "LabelledImages", "find_images", "read_images", "read_list", "scan_folder", "write_list"]
@@ -84,7 +85,10 @@ def find_images(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[str], lis
 
 
 def read_list(path: str | os.PathLike[str]) -> LabelledImages:
-    """Labelled images from a CSV file with the columns ``path`` and ``label``; paths are relative to the file."""
+    """Labelled images from a CSV file with the columns ``path`` and ``label``; paths are relative to the file.
+
+    An apostrophe before what a spreadsheet would take for a formula (``'=cat``) is not part of the text.
+    """
     base = Path(path).parent
     try:
         with open(path, newline="", encoding="utf-8-sig", errors=ANY_NAME) as file:
@@ -96,9 +100,14 @@ def read_list(path: str | os.PathLike[str]) -> LabelledImages:
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != 2 or not row[0] or not row[1]:
             raise DatasetError(f"{path}: line {number}: expected a path and a label; got {row}.")
+        if "\0" in row[0] or "\0" in row[1]:
+            raise DatasetError(f"{path}: line {number}: expected text without NUL characters; write the list anew.")
     if len(rows) == 1:
         raise DatasetError(f"{path}: the list is empty; expected a path and a label a line.")
-    return LabelledImages(tuple(os.path.normpath(base / row[0]) for row in rows[1:]), tuple(row[1] for row in rows[1:]))
+    images = [(unguard_formula(row[0]), unguard_formula(row[1])) for row in rows[1:]]
+    return LabelledImages(
+        tuple(os.path.normpath(base / name) for name, _ in images), tuple(label for _, label in images)
+    )
 
 
 def write_list(path: str | os.PathLike[str], images: LabelledImages) -> None:
@@ -106,9 +115,12 @@ def write_list(path: str | os.PathLike[str], images: LabelledImages) -> None:
     base = os.path.abspath(Path(path).parent)
     with atomic_path(path) as partial, open(partial, "w", newline="", encoding="utf-8", errors=ANY_NAME) as file:
         writer = csv.writer(file, lineterminator="\n")
+        quoting = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
         writer.writerow(_COLUMNS)
         for image, label in zip(images.paths, images.labels, strict=True):
-            writer.writerow([os.path.relpath(os.path.abspath(image), base), label])
+            name = os.path.relpath(os.path.abspath(image), base)
+            row = [guard_formula(name), guard_formula(label)]
+            (quoting if "\r" in name + label else writer).writerow(row)  # a return alone is not quoted by itself
 
 
 def _class_folders(root: Path) -> tuple[list[Path], list[str]]:

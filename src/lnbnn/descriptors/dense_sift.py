@@ -14,9 +14,9 @@ from functools import lru_cache
 
 import cv2
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from lnbnn.compiled import compiled
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
@@ -180,7 +180,7 @@ def _gradient_table() -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     return lower % _N_ORIENTATIONS, shares
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _orientation_maps(gray, table_bin, table_shares):  # type: ignore[no-untyped-def]
     height, width = gray.shape
     maps = np.zeros((height, width, 8), np.float32)
@@ -198,7 +198,7 @@ def _orientation_maps(gray, table_bin, table_shares):  # type: ignore[no-untyped
     return maps
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def _filter_at(maps, triangle, rows, columns):  # type: ignore[no-untyped-def]
     """The triangle filter, down and across, at some rows and columns; values beyond the border are those at it.
 
@@ -236,7 +236,7 @@ def _filter_at(maps, triangle, rows, columns):  # type: ignore[no-untyped-def]
     return sums
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def _gather(sums, row_places, column_places, step, bin_size, weights, min_contrast):  # type: ignore[no-untyped-def]
     span = 3 * bin_size
     n_rows, n_columns = len(row_places), len(column_places)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,6 +29,7 @@ _CONFIG = "lnbnn"  # the key of a file's metadata that says how its input is pre
 _PROBE_SIDE = 224  # of the blank picture shown to a network to see what comes out
 _MAX_DIMS = 1 << 16
 _MAX_STRIDE = 256
+_MAX_NUMBER = 1e30  # of what is subtracted from a colour, and what it is divided by
 
 _Run = Callable[[NDArray[np.float32]], list[NDArray[Any]]]
 
@@ -185,17 +185,28 @@ def _config(model: onnx.ModelProto, name: str) -> dict[str, Any]:
     text = next((entry.value for entry in model.metadata_props if entry.key == _CONFIG), "{}")
     try:
         config = json.loads(text)
+        if not isinstance(config, dict):
+            raise ValueError("it is no JSON object")
         for key in ("mean", "std"):
-            if key in config and not (len(config[key]) == 3 and all(map(math.isfinite, config[key]))):
-                raise ValueError(key)
+            if key in config and not _are_three_numbers(config[key]):
+                raise ValueError(f"{key} must be three numbers")
         for key, low, high in (("longest_side", 8, 10_000), ("stride", 1, _MAX_STRIDE), ("n_prefix", 0, 1 << 16)):
-            if config.get(key) is not None and not low <= int(config[key]) <= high:
-                raise ValueError(key)
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            value = config.get(key)
+            if value is not None and not (type(value) is int and low <= value <= high):
+                raise ValueError(f"{key} must be a whole number from {low} to {high}")
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(
             f"{name}: its metadata {_CONFIG!r} cannot be used ({_first_line(error)}); export it again."
         ) from error
-    return dict(config)
+    return config
+
+
+def _are_three_numbers(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and all(type(number) in (int, float) and abs(number) <= _MAX_NUMBER for number in value)
+    )
 
 
 def _input_form(model: onnx.ModelProto, name: str) -> tuple[bool, tuple[int, int] | None]:

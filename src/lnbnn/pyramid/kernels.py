@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from lnbnn.compiled import compiled
 from lnbnn.errors import InvalidInputError
 from lnbnn.extraction import map_in_order
 
@@ -65,7 +65,7 @@ def _read_only(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return view
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _add_intersections(rows, columns, kernel):  # type: ignore[no-untyped-def]
     n_dims = rows.shape[1]
     for first in range(0, columns.shape[0], _COLUMNS_A_BLOCK):
@@ -77,7 +77,7 @@ def _add_intersections(rows, columns, kernel):  # type: ignore[no-untyped-def]
                     kernel[row, column] += _sum_of_smaller(rows[row, start:stop], columns[column, start:stop])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def _sum_of_smaller(a, b):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for d in range(len(a)):

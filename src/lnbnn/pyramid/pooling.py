@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from lnbnn.compiled import compiled
 from lnbnn.pyramid.coding import Codes
 
 __all__ = ["NORMS", "POOLINGS", "cells_of", "level_weights", "n_cells", "normalize", "pool"]
@@ -109,7 +109,7 @@ def normalize(pyramid: NDArray[np.float32], norm: str) -> NDArray[np.float32]:
     return (values / size).astype(np.float32) if size > 0 else pyramid
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _pool_cells(words, weights, cells, n_cells, n_words, is_max):  # type: ignore[no-untyped-def]
     pooled = np.zeros((n_cells, n_words), np.float32)
     for row in range(words.shape[0]):
