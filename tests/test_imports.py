@@ -16,6 +16,7 @@ PACKAGE = Path(lnbnn.__file__).parent
 # Lowest first: a module imports only from lines above its own, or from its own folder.
 LAYERS = [
     "errors",
+    "memory",
     "atomic",
     "registry",
     "settings",
