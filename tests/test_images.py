@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import io
+import struct
+import subprocess
+import sys
+import zlib
 
 import cv2
 import numpy as np
 import pytest
 from PIL import Image
-from synthetic import noise_image
+from synthetic import noise_image, small_sift
 
+from lnbnn import images
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.images import IMAGE_SUFFIXES, decode_gray, read_gray, resize_longest, to_gray
+from lnbnn.extraction import iter_features
+from lnbnn.images import IMAGE_FORMATS, IMAGE_SUFFIXES, decode_color, decode_gray, read_gray, resize_longest, to_gray
+from lnbnn.memory import ByteBudget
 
 RED = round(0.299 * 255)  # ITU-R 601 luma of pure red: 76
 GREEN = round(0.587 * 255)  # 150
@@ -284,3 +291,194 @@ def test_error_names_the_picture():
     buffer = io.BytesIO(b"this is no picture")
     with pytest.raises(ImageReadError, match=r"^holiday: not a picture in a known format"):
         decode_gray(buffer.getvalue(), name="holiday")
+
+
+# ---- only the formats that are promised ------------------------------------------------------------------------------
+
+Image.init()
+OTHER_FORMATS = sorted(set(Image.OPEN) - set(IMAGE_FORMATS))
+
+
+@pytest.mark.parametrize("suffix", sorted(IMAGE_SUFFIXES))
+def test_every_ending_belongs_to_a_format_that_is_read(suffix):
+    assert Image.registered_extensions()[suffix] in IMAGE_FORMATS
+
+
+@pytest.mark.parametrize("name", OTHER_FORMATS)
+def test_no_other_decoder_sees_a_file(monkeypatch, name):
+    def opener(file, filename):
+        pytest.fail(f"{name} was asked to open a file")
+
+    monkeypatch.setitem(Image.OPEN, name, (opener, lambda prefix: True))
+    with pytest.raises(ImageReadError, match="not a picture in a known format"):
+        decode_gray(b"bytes of no promised format " * 40)
+
+
+@pytest.mark.filterwarnings("ignore:.* image format is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("name", [name for name in OTHER_FORMATS if name in Image.SAVE])
+def test_content_of_other_formats_is_refused(name):
+    buffer = io.BytesIO()
+    for mode in ("RGB", "L", "1", "P", "RGBA", "F"):
+        try:
+            Image.new(mode, (32, 32)).save(buffer, name)
+            break
+        except (OSError, ValueError):  # not its mode, or a format that is only known by name
+            continue
+    with pytest.raises(ImageReadError, match=r"^x\.jpg: (not a picture|damaged)[^\n]*$"):
+        decode_gray(buffer.getvalue(), name="x.jpg")
+
+
+def test_postscript_named_jpg_starts_no_program(tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **kwargs: pytest.fail("a program was started"))
+    path = tmp_path / "x.jpg"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n")
+    with pytest.raises(ImageReadError, match=r"x\.jpg: not a picture in a known format"):
+        read_gray(path)
+    with pytest.raises(ImageReadError, match=r"x\.jpg: not a picture in a known format"):
+        images.jpeg_thumbnail(path, 64)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def flat_png(width, height, color_type):
+    """A picture of zeros, a thousandth of its size."""
+
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    row = bytes(1 + width * {0: 1, 2: 3, 6: 4}[color_type])
+    header = struct.pack(">IIBBBBB", width, height, 8, color_type, 0, 0, 0)
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(row * height)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
+def icon_of(png):
+    return b"\0\0\1\0\1\0" + struct.pack("<BBBBHHII", 0, 0, 0, 0, 1, 32, len(png), 22) + png
+
+
+def saved(picture, name, **options):
+    buffer = io.BytesIO()
+    picture.save(buffer, name, **options)
+    return buffer.getvalue()
+
+
+MEASURE = """
+import resource, sys, warnings
+from concurrent.futures import ThreadPoolExecutor
+from lnbnn import images
+from lnbnn.errors import ImageReadError
+from lnbnn.memory import ByteBudget
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+def read(path):
+    try:
+        return images.read_gray(path, 300).shape
+    except ImageReadError as error:
+        return str(error)
+
+images._DECODING, images._REDUCE_ABOVE = ByteBudget(128 << 20), 1 << 23
+images._GIF_OPEN_BYTES = 32 << 20
+read(sys.argv[1])
+before = peak()
+with ThreadPoolExecutor(6) as pool:
+    print(list(pool.map(read, 3 * sys.argv[2:])))
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measures in KiB, as Linux does")
+def test_peak_memory_of_all_threads_together(tmp_path):
+    wide, high = 5000, 4000
+    contents = {
+        "small.png": flat_png(10, 10, 0),
+        "rgb.png": flat_png(wide, high, 2),
+        "rgba.png": flat_png(wide, high, 6),
+        "float.tif": saved(Image.new("F", (wide, high)), "TIFF", compression="tiff_adobe_deflate"),
+        "strip.tif": saved(Image.new("L", (wide, high)), "TIFF", compression="tiff_lzw", tiffinfo={278: high}),
+        "disposed.gif": saved(Image.new("P", (wide, high)), "GIF", disposal=2, transparency=0),
+        "progressive.jpg": saved(Image.new("RGB", (wide, high)), "JPEG", progressive=True),
+        "icon.ico": icon_of(flat_png(wide, high, 6)),
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    paths = [str(tmp_path / name) for name in contents]
+    ran = subprocess.run([sys.executable, "-c", MEASURE, *paths], capture_output=True, text=True, check=True)
+    answers, peak = ran.stdout.splitlines()
+    assert answers.count("(240, 300)") == 18
+    assert answers.count("icon.ico: decoding takes") == 3
+    assert int(peak) < 128 + 48
+
+
+def test_the_icon_of_a_huge_picture_is_refused_unread():
+    data = icon_of(flat_png(16_000, 11_000, 0))
+    with pytest.raises(ImageReadError, match=r"^x: decoding takes \d+ MiB, more than the limit of 704 MiB; shrink"):
+        decode_gray(data, 300, name="x")
+
+
+@pytest.mark.parametrize(("form", "options"), [("JPEG", {"progressive": True}), ("WEBP", {}), ("AVIF", {"speed": 10})])
+def test_what_a_decoder_takes_beside_the_pixels_counts(monkeypatch, form, options):
+    picture = Image.new("RGB", (2000, 1500), "gray")  # 12 MB as Pillow stores it
+    monkeypatch.setattr(images, "_DECODING", ByteBudget(35 << 20))
+    assert decode_gray(saved(picture, "PNG")).shape == (1500, 2000)
+    with pytest.raises(ImageReadError, match="more than the limit of 35 MiB"):
+        decode_gray(saved(picture, form, **options))
+
+
+def test_a_jpeg2000_too_large_is_decoded_at_a_reduced_size(monkeypatch):
+    rows, columns = np.mgrid[0:1200, 0:1600]
+    gray = (columns * 200 // 1600 + rows * 50 // 1200).astype(np.uint8)
+    data = saved(Image.fromarray(gray), "JPEG2000")
+    whole = decode_gray(data, 300)
+    monkeypatch.setattr(images, "_DECODING", ByteBudget(24 << 20))
+    with pytest.raises(ImageReadError, match="more than the limit of 24 MiB"):
+        decode_gray(data)
+    small = decode_gray(data, 300)
+    assert small.shape == whole.shape
+    assert np.abs(small.astype(int) - whole).max() <= 3
+
+
+MODES = ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16", "I", "F"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("size", [(1201, 407), (1, 300_001), (300_001, 1)])
+def test_blocks_make_no_difference(monkeypatch, mode, size):
+    values = noise_image(size[1], size[0])
+    picture = Image.fromarray(values.astype(np.float32) - 7 if mode == "F" else values.astype(np.int32) * 900)
+    if mode not in ("I", "F"):
+        picture = Image.fromarray(values.astype(np.uint16) * 200 if mode == "I;16" else values)
+        picture = picture if mode == "I;16" else picture.convert("RGB").convert(mode)
+    data = saved(picture, "TIFF")
+    in_blocks = [decode(data, side) for decode in (decode_gray, decode_color) for side in (None, 100)]
+    monkeypatch.setattr(images, "_BLOCK_PIXELS", 1 << 40)
+    at_once = [decode(data, side) for decode in (decode_gray, decode_color) for side in (None, 100)]
+    for one, other in zip(in_blocks, at_once, strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_huge_picture_is_reduced_as_it_is_converted(monkeypatch, orientation):
+    rows, columns = np.mgrid[0:803, 0:1207]
+    gray = (columns * 200 // 1207 + rows * 50 // 803).astype(np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = saved(Image.fromarray(gray), "PNG", exif=exif)
+    plain, color = decode_gray(data, 100), decode_color(data, 100)
+    monkeypatch.setattr(images, "_REDUCE_ABOVE", 1 << 18)
+    reduced = decode_gray(data, 100)
+    assert reduced.shape == plain.shape
+    assert np.abs(reduced.astype(int) - plain).max() <= 1
+    assert max(decode_color(data, 100).shape) == -(-max(color.shape) // 4)
+
+
+def test_an_error_keeps_neither_picture_nor_file(tmp_path):
+    path = tmp_path / "x.tif"
+    Image.fromarray(np.full((10, 10), np.inf, np.float32)).save(path)
+    (error,) = iter_features([path], small_sift())
+    assert isinstance(error, ImageReadError)
+    while error is not None:
+        assert error.__traceback__ is None
+        error = error.__cause__

@@ -17,6 +17,7 @@ PACKAGE = Path(lnbnn.__file__).parent
 LAYERS = [
     "errors",
     "escaping",
+    "memory",
     "atomic",
     "manifest_fields",
     "regular_files",

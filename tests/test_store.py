@@ -240,3 +240,71 @@ def test_file_in_the_way(tmp_path):
     (tmp_path / "store").write_text("")
     with pytest.raises(InvalidInputError, match=r"store: cannot be used as a feature cache"):
         FeatureStore(tmp_path / "store")
+
+
+# ---- entries that are not what their names say -----------------------------------------------------------------------
+
+
+def two_entries(tmp_path):
+    store = FeatureStore(tmp_path)
+    keys = [store.key(content, DenseSIFT()) for content in (b"one", b"other")]
+    for number, key in enumerate(keys):
+        store.put(key, make_features(np.full((4, 8), number, np.uint8), seed=number))
+    return store, keys
+
+
+def test_exchanged_entries_are_misses_with_one_warning(tmp_path, caplog):
+    store, keys = two_entries(tmp_path)
+    good = [store.get(key) for key in keys]
+    paths = files_in(tmp_path)
+    first, second = (path.read_bytes() for path in paths)
+    paths[0].write_bytes(second)
+    paths[1].write_bytes(first)
+    assert [store.get(key) for key in keys] == [None, None]
+    assert len(caplog.records) == 1
+    assert "damaged, or not what its name says" in caplog.text
+    for key, features in zip(keys, good, strict=True):
+        store.put(key, features)
+        assert_same(store.get(key), features)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("change", ["descriptors", "xy", "scale", "size", "dtype", "no digest"])
+def test_changed_arrays_are_a_miss(tmp_path, caplog, change):
+    store, (key, _) = two_entries(tmp_path)
+    path = store._path(key)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    if change == "no digest":
+        del arrays["digest"]
+    elif change == "dtype":
+        arrays["descriptors"] = arrays["descriptors"].astype(np.float32)
+    else:
+        arrays[change] = arrays[change].copy()
+        arrays[change].flat[0] = 1 if arrays[change].flat[0] != 1 else 2
+        arrays["xy"] = np.clip(arrays["xy"], 0, 1)
+    np.savez(path, **arrays)
+    assert store.get(key) is None
+    assert len(caplog.records) == 1
+
+
+def test_an_absent_entry_is_no_reason_for_a_warning(tmp_path, caplog):
+    assert FeatureStore(tmp_path).get("0" * 64) is None
+    assert caplog.records == []
+
+
+def test_exchanged_entries_do_not_change_a_fit(tmp_path):
+    paths = []
+    for number in range(4):
+        paths.append(tmp_path / f"{number}.png")
+        Image.fromarray(grating(40 * number, seed=number)).save(paths[-1])
+    store = FeatureStore(tmp_path / "store")
+    good = list(iter_features(paths, small_sift(), store=store))
+    entries = files_in(tmp_path / "store")
+    contents = [entry.read_bytes() for entry in entries]
+    for entry, content in zip(entries, contents[1:] + contents[:1], strict=True):
+        entry.write_bytes(content)
+    for _ in range(2):
+        for a, b in zip(good, iter_features(paths, small_sift(), store=store), strict=True):
+            assert_same(a, b)
+    assert [entry.read_bytes() for entry in entries] == contents, "written again"

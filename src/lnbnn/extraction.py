@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.images import read_bytes
+from lnbnn.images import open_bytes
 from lnbnn.store import FeatureStore
 
 __all__ = ["ImageLike", "Progress", "features_of", "iter_features", "map_in_order", "name_of", "no_progress"]
@@ -41,13 +41,17 @@ def features_of(image: ImageLike, descriptor: Descriptor, store: FeatureStore | 
         return descriptor.extract(image)
     if not isinstance(image, str | os.PathLike):
         raise InvalidInputError(f"an image must be a path, an array or ImageFeatures; got {type(image).__name__}.")
-    data = read_bytes(image)
-    key = store.key(data, descriptor) if store is not None else ""
-    features = store.get(key) if store is not None else None
-    if features is None:
-        features = descriptor.extract(descriptor.decode(data, name=str(image)))
-        if store is not None:
-            store.put(key, features)
+    with open_bytes(image) as data:
+        key = store.key(data, descriptor) if store is not None else ""
+        features = store.get(key) if store is not None else None
+        picture = descriptor.decode(data, name=str(image)) if features is None else None
+        del data  # the file is not needed any more
+    if picture is None:
+        assert features is not None
+        return features
+    features = descriptor.extract(picture)
+    if store is not None:
+        store.put(key, features)
     return features
 
 
@@ -64,7 +68,7 @@ def iter_features(
         try:
             return features_of(image, descriptor, store)
         except ImageReadError as error:
-            return error
+            return error.with_traceback(None)  # which would keep the file's content
 
     return map_in_order(work, images, n_jobs)
 

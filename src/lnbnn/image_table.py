@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lnbnn.arrays import load_array, save_stacked
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
-from lnbnn.images import read_bytes
+from lnbnn.images import open_bytes
 from lnbnn.regular_files import read_regular
 
 __all__ = [
@@ -70,7 +70,8 @@ class StoredImage:
 def content_digest(image: str | os.PathLike[str] | NDArray[np.generic] | ImageFeatures) -> str:
     """SHA-256 of a picture file's bytes, of an image array, or of features."""
     if isinstance(image, str | os.PathLike):
-        return hashlib.sha256(read_bytes(image)).hexdigest()
+        with open_bytes(image) as data:
+            return hashlib.sha256(data).hexdigest()
     arrays = (image.descriptors, image.xy) if isinstance(image, ImageFeatures) else (np.asarray(image),)
     digest = hashlib.sha256()
     for array in arrays:
