@@ -199,7 +199,7 @@ def deny_folder(monkeypatch, folder):
 
     def unless_denied(listing):
         def list_folder(path="."):
-            if os.fspath(path) == str(folder):
+            if not isinstance(path, int) and os.fspath(path) == str(folder):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
             return listing(path)
 
