@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.indexes.faiss_kmeans import kmeans_centers, nearest_centers
+from lnbnn.indexes.faiss_kmeans import check_memory, kmeans_centers, nearest_centers
 
 __all__ = ["Codebook", "make_codebook", "sample_descriptors"]
 
@@ -88,6 +88,7 @@ def make_codebook(features: Sequence[ImageFeatures], n_words: int, *, n_samples:
     Fewer sampled descriptors than ``n_words`` give one word each. The words of 8-bit descriptors are whole numbers.
     """
     sample = sample_descriptors(features, n_samples, seed)
+    check_memory("making the codebook", 3 * sample.size * 4)
     words = kmeans_centers(
         sample.astype(np.float32),
         min(n_words, len(sample)),
