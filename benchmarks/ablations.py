@@ -19,11 +19,11 @@ from common import HERE, mean_per_class, options_parser, show
 
 from lnbnn import LocalNBNN
 from lnbnn.classifiers.neighbors import image_of_id
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.experiments.base import Arrays, Part
-from lnbnn.experiments.lab import Lab
-from lnbnn.experiments.parts import full_params
-from lnbnn.records import make_record, write_record
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.lab.base import Arrays, Part
+from lnbnn.lab.lab import Lab
+from lnbnn.lab.parts import full_params
+from lnbnn.lab.records import make_record, write_record
 from lnbnn.scoring import local_nbnn_updates
 
 N_TRAIN = 15

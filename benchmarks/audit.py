@@ -17,12 +17,12 @@ import numpy as np
 from common import HERE, mean_of, options_parser, runs_by_preset, show, store_for
 
 from lnbnn import FeatureStore, LocalNBNN
-from lnbnn.audit import audit
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.folder import LabelledImages
-from lnbnn.datasets.splits import split_images
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.folder import LabelledImages
+from lnbnn.data.splits import split_images
+from lnbnn.lab.records import make_record, write_record
 from lnbnn.presets import preset_params
-from lnbnn.records import make_record, write_record
+from lnbnn.trust.audit import audit
 
 N_TRAIN = 15
 SHARES = [0.05, 0.1]

@@ -20,11 +20,11 @@ from typing import Any
 
 from common import HERE, options_parser
 
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.folder import LabelledImages, write_list
-from lnbnn.datasets.splits import split_images
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.folder import LabelledImages, write_list
+from lnbnn.data.splits import split_images
+from lnbnn.lab.records import make_record, write_record
 from lnbnn.presets import PRESETS
-from lnbnn.records import make_record, write_record
 
 N_PREDICT = 41
 

@@ -30,13 +30,13 @@ from lnbnn import FeatureStore, LateFusion, LocalNBNN
 from lnbnn.classifiers.base import ImageClassifier
 from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel
 from lnbnn.classifiers.pooled_svm import PooledSVM
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.folder import LabelledImages
-from lnbnn.datasets.splits import split_images
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.folder import LabelledImages
+from lnbnn.data.splits import split_images
 from lnbnn.descriptors import make_descriptor
-from lnbnn.extraction import features_of
+from lnbnn.lab.records import make_record, write_record
 from lnbnn.presets import preset_params
-from lnbnn.records import make_record, write_record
+from lnbnn.reading.extraction import features_of
 
 INVERSE_PENALTY = 100.0  # of logistic regression
 N_TIMED = 40

@@ -23,10 +23,10 @@ from lnbnn import FeatureStore, LateFusion, LocalNBNN
 from lnbnn.classifiers.base import ImageClassifier
 from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel
 from lnbnn.classifiers.pooled_svm import PooledSVM
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.splits import split_images
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.splits import split_images
+from lnbnn.lab.records import make_record, write_record
 from lnbnn.presets import preset_params
-from lnbnn.records import make_record, write_record
 
 N_KNOWN, N_HELD = 10, 5
 

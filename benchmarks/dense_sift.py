@@ -17,9 +17,9 @@ import cv2
 import numpy as np
 
 from lnbnn import DenseSIFT
-from lnbnn.datasets.toy import load_photos
-from lnbnn.images import resize_longest
-from lnbnn.records import make_record, write_record
+from lnbnn.data.toy import load_photos
+from lnbnn.files.images import resize_longest
+from lnbnn.lab.records import make_record, write_record
 
 HERE = Path(__file__).resolve().parent.parent
 SETTINGS = {"bin_sizes": [4, 6, 9], "step_px": 3, "longest_side": 300}

@@ -21,12 +21,12 @@ from common import HERE, mean_per_class, options_parser, show
 
 from lnbnn import DenseSIFT, LocalNBNN
 from lnbnn.classifiers.neighbors import image_of_id
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.folder import LabelledImages
-from lnbnn.datasets.splits import split_images
-from lnbnn.extraction import features_of
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.folder import LabelledImages
+from lnbnn.data.splits import split_images
+from lnbnn.lab.records import make_record, write_record
 from lnbnn.presets import preset_params
-from lnbnn.records import make_record, write_record
+from lnbnn.reading.extraction import features_of
 
 GRIDS: dict[str, dict[str, Any]] = {
     "balanced": DenseSIFT().settings(),

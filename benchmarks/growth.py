@@ -16,13 +16,13 @@ import numpy as np
 from common import HERE, options_parser
 
 from lnbnn import DenseSIFT
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.splits import split_images
-from lnbnn.extraction import iter_features
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.splits import split_images
 from lnbnn.features import ImageFeatures
 from lnbnn.indexes import make_index
-from lnbnn.location import append_location
-from lnbnn.records import make_record, write_record
+from lnbnn.lab.records import make_record, write_record
+from lnbnn.reading.extraction import iter_features
+from lnbnn.reading.location import append_location
 
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)  # of the descriptors
 N_ASKED = 30

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from common import HERE, options_parser
 
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.folder import write_list
-from lnbnn.datasets.splits import split_images
-from lnbnn.records import make_record, write_record
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.folder import write_list
+from lnbnn.data.splits import split_images
+from lnbnn.lab.records import make_record, write_record
 
 N_TEST = 3
 SAMPLES_A_SECOND = 250

@@ -26,12 +26,12 @@ import numpy as np
 from common import HERE, options_parser, show
 
 import lnbnn
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.splits import split_images
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.splits import split_images
 from lnbnn.indexes import make_index
-from lnbnn.model_folder import is_model
+from lnbnn.lab.records import make_record, write_record
+from lnbnn.model.folder import is_model
 from lnbnn.presets import preset_params
-from lnbnn.records import make_record, write_record
 
 MODEL = HERE / "runs" / "large" / "model"
 FITTED = MODEL.parent / "fit.json"

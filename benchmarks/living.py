@@ -24,11 +24,11 @@ from typing import Any, TypeAlias
 from common import HERE, options_parser, show
 
 import lnbnn
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.splits import split_images
-from lnbnn.editing import list_images
-from lnbnn.model_folder import is_model
-from lnbnn.records import make_record, write_record
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.splits import split_images
+from lnbnn.lab.records import make_record, write_record
+from lnbnn.model.changes import list_images
+from lnbnn.model.folder import is_model
 
 Times: TypeAlias = dict[str, dict[str, float]]
 UNITS = ("wall_ms", "cpu_ms")

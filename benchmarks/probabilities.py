@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 from common import HERE, options_parser
 
-from lnbnn.calibration import expected_calibration_error, fuse, log_probabilities, negative_log_likelihood
 from lnbnn.classifiers.fusion import LateFusion
 from lnbnn.classifiers.local_nbnn import LocalNBNN
 from lnbnn.classifiers.spatial_pyramid import SoftSpatialPyramid
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.folder import LabelledImages
-from lnbnn.datasets.splits import split_images
-from lnbnn.extraction import features_of
-from lnbnn.location import UNIT_LENGTH
-from lnbnn.records import make_record, write_record
-from lnbnn.store import FeatureStore
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.folder import LabelledImages
+from lnbnn.data.splits import split_images
+from lnbnn.lab.records import make_record, write_record
+from lnbnn.reading.extraction import features_of
+from lnbnn.reading.location import UNIT_LENGTH
+from lnbnn.reading.store import FeatureStore
+from lnbnn.trust.calibration import expected_calibration_error, fuse, log_probabilities, negative_log_likelihood
 
 N_CLASSES, N_TRAIN, N_TEST = 20, 15, 15
 DESCRIPTOR = {"bin_sizes": [8, 16], "step_px": 10}

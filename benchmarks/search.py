@@ -20,12 +20,12 @@ import numpy as np
 from common import HERE, mean_per_class, options_parser
 
 from lnbnn import LocalNBNN
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.folder import LabelledImages
-from lnbnn.datasets.splits import split_images
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.folder import LabelledImages
+from lnbnn.data.splits import split_images
 from lnbnn.indexes import make_index
 from lnbnn.indexes.base import Index
-from lnbnn.records import make_record, write_record
+from lnbnn.lab.records import make_record, write_record
 from lnbnn.scoring import local_nbnn_updates
 
 N_NEIGHBORS = 10

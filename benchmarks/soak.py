@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from common import HERE
 
-from lnbnn.records import make_record, write_record
+from lnbnn.lab.records import make_record, write_record
 
 sys.path.insert(0, str(HERE / "tests"))
 

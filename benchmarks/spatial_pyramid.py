@@ -18,16 +18,16 @@ from sklearn.model_selection import StratifiedKFold
 
 from lnbnn.classifiers.kernel_svm import fit_one_vs_all
 from lnbnn.classifiers.spatial_pyramid import SoftSpatialPyramid
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.splits import split_images
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.splits import split_images
 from lnbnn.descriptors import make_descriptor
-from lnbnn.extraction import iter_features, map_in_order
 from lnbnn.features import ImageFeatures
-from lnbnn.pyramid.codebook import Codebook, make_codebook
-from lnbnn.pyramid.coding import Codes, soft_weights
-from lnbnn.pyramid.kernels import intersection_kernel
-from lnbnn.pyramid.pooling import level_weights, normalize, pool
-from lnbnn.records import make_record, write_record
+from lnbnn.lab.records import make_record, write_record
+from lnbnn.methods.pyramid.codebook import Codebook, make_codebook
+from lnbnn.methods.pyramid.coding import Codes, soft_weights
+from lnbnn.methods.pyramid.kernels import intersection_kernel
+from lnbnn.methods.pyramid.pooling import level_weights, normalize, pool
+from lnbnn.reading.extraction import iter_features, map_in_order
 
 TARGET = Path(__file__).resolve().parent.parent / "results" / "spatial-pyramid.json"
 CS = (1.0, 10.0, 100.0)

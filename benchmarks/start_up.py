@@ -22,14 +22,14 @@ import numpy as np
 from common import HERE, options_parser
 
 import lnbnn
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.folder import LabelledImages
-from lnbnn.datasets.splits import split_images
-from lnbnn.extraction import features_of
-from lnbnn.images import decode_gray, read_bytes
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.folder import LabelledImages
+from lnbnn.data.splits import split_images
+from lnbnn.files.images import decode_gray, read_bytes
 from lnbnn.indexes.faiss_kmeans import one_thread
 from lnbnn.indexes.selection import rerank
-from lnbnn.records import make_record, write_record
+from lnbnn.lab.records import make_record, write_record
+from lnbnn.reading.extraction import features_of
 from lnbnn.scoring import local_nbnn_updates
 
 REPEATS = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lnbnn.records import read_record
+from lnbnn.lab.records import read_record
 
 HERE = Path(__file__).resolve().parent.parent
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tables_common import HERE, results_of, source_of
 
-from lnbnn.records import RunRecord, read_record
+from lnbnn.lab.records import RunRecord, read_record
 
 PRESETS = ("balanced", "paper", "fast")
 PAPER = "66.1 ± 1.1"

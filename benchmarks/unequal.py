@@ -27,19 +27,19 @@ from typing import Any
 import numpy as np
 from common import options_parser, show
 
-from lnbnn.affine import apply_affine, fit_affine
-from lnbnn.atomic import atomic_path
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.folder import LabelledImages
-from lnbnn.datasets.splits import split_images
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.folder import LabelledImages
+from lnbnn.data.splits import split_images
 from lnbnn.descriptors import make_descriptor
-from lnbnn.evaluation import evaluate
-from lnbnn.extraction import iter_features
-from lnbnn.location import append_location
-from lnbnn.records import make_record, write_record
+from lnbnn.files.atomic import atomic_path
+from lnbnn.lab.records import make_record, write_record
+from lnbnn.methods.affine_correction import apply_affine, fit_affine
+from lnbnn.reading.extraction import iter_features
+from lnbnn.reading.location import append_location
+from lnbnn.reading.store import FeatureStore
 from lnbnn.registry import resolve
-from lnbnn.store import FeatureStore
+from lnbnn.trust.evaluation import evaluate
 
 HERE = Path(__file__).resolve().parent.parent
 N_CLASSES, N_SMALL, N_LARGE, N_TEST = 20, 5, 25, 15

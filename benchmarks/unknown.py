@@ -18,13 +18,13 @@ import numpy as np
 from common import HERE, mean_of, options_parser, runs_by_preset, show, store_for
 
 from lnbnn import FeatureStore, LocalNBNN
-from lnbnn.calibration import expected_calibration_error
-from lnbnn.datasets.caltech101 import load_caltech101
-from lnbnn.datasets.folder import LabelledImages
-from lnbnn.datasets.splits import split_images
-from lnbnn.figures import save_figure, unknown_figure
+from lnbnn.data.caltech101 import load_caltech101
+from lnbnn.data.folder import LabelledImages
+from lnbnn.data.splits import split_images
+from lnbnn.lab.records import make_record, write_record
 from lnbnn.presets import preset_params
-from lnbnn.records import make_record, write_record
+from lnbnn.trust.calibration import expected_calibration_error
+from lnbnn.trust.figures import save_figure, unknown_figure
 
 N_KNOWN, N_TRAIN, N_TEST = 50, 15, 8
 RATES = [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]

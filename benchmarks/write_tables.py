@@ -8,8 +8,8 @@ import tables_quality
 import tables_speed
 from tables_common import HERE, source_of
 
-from lnbnn.experiments import get_experiment
-from lnbnn.records import read_record
+from lnbnn.lab import get_experiment
+from lnbnn.lab.records import read_record
 
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 PAGES = (

@@ -1,9 +1,9 @@
 """Fit on a few views of each photograph, ask about new ones, and draw why: `python examples/quickstart.py`."""
 
 from lnbnn import LocalNBNN
-from lnbnn.datasets.toy import load_photos, make_views
-from lnbnn.evidence import explain
-from lnbnn.figures import evidence_figure, save_figure
+from lnbnn.data.toy import load_photos, make_views
+from lnbnn.trust.evidence import explain
+from lnbnn.trust.figures import evidence_figure, save_figure
 
 photos = {name: photo for name, photo in load_photos().items() if name in ("cat", "coffee", "coins", "page")}
 reference = make_views(photos, 3, seed=0, clutter=False)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import lnbnn
 from lnbnn.cli import app, main
-from lnbnn.datasets.folder import read_images
+from lnbnn.data.folder import read_images
 
 SMALL_GRID = {"bin_sizes": [4, 6], "step_px": 8, "longest_side": 96}  # about 190 descriptors an image
 SMALL_OPTIONS = ["-D", "bin_sizes=4,6", "-D", "step_px=8", "-D", "longest_side=96"]

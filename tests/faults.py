@@ -27,10 +27,11 @@ from unittest import mock
 import numpy as np
 from synthetic import make_features
 
-from lnbnn import LocalNBNN, load, model_writer
-from lnbnn.editing import calibrate, check_model, compact, edit, list_images
+from lnbnn import LocalNBNN, load
 from lnbnn.errors import LnbnnError
-from lnbnn.model_folder import read_manifest
+from lnbnn.model import writer as model_writer
+from lnbnn.model.changes import calibrate, check_model, compact, edit, list_images
+from lnbnn.model.folder import read_manifest
 
 ERRORS = ("EIO", "ENOSPC", "EINTR")
 SIGNALS = {"SIGINT": KeyboardInterrupt, "SIGTERM": lambda: SystemExit(143)}

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from lnbnn.model_folder import digest_of_manifest
+from lnbnn.model.folder import digest_of_manifest
 
 
 def data_file(model, name):

@@ -29,9 +29,9 @@ from PIL import Image
 from synthetic import grating, make_features
 
 from lnbnn import NBNN, LocalNBNN, load
-from lnbnn.editing import edit, list_images
 from lnbnn.errors import ImageReadError, LnbnnError
-from lnbnn.images import decode_gray
+from lnbnn.files.images import decode_gray
+from lnbnn.model.changes import edit, list_images
 
 SPARE_BYTES = 1 << 30
 LONGEST_S = 20

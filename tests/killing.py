@@ -24,8 +24,8 @@ from PIL import Image
 from synthetic import grating, make_features
 
 from lnbnn import LocalNBNN, load
-from lnbnn.editing import check_model, compact, edit, list_images
 from lnbnn.errors import LnbnnError
+from lnbnn.model.changes import check_model, compact, edit, list_images
 
 CAUGHT = (signal.SIGINT, signal.SIGTERM)  # these unwind the writer, SIGKILL does not
 QUERY_SEEDS = (9000, 9001)

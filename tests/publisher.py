@@ -10,7 +10,7 @@ import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from lnbnn.datasets.published import Archive, PublishedSet
+from lnbnn.data.published import Archive, PublishedSet
 
 CLASSES = ("ant", "bee", "none")  # the last is the background
 

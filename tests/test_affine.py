@@ -13,10 +13,10 @@ from scipy.optimize import linprog
 from synthetic import grating_set, make_features, small_sift
 
 from lnbnn import NBNN, AffineNBNN, load
-from lnbnn.affine import apply_affine, cross_fit_affine, fit_affine, hinge_objective
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.evidence import explain
-from lnbnn.records import read_record
+from lnbnn.lab.records import read_record
+from lnbnn.methods.affine_correction import apply_affine, cross_fit_affine, fit_affine, hinge_objective
+from lnbnn.trust.evidence import explain
 
 HERE = Path(__file__).resolve().parent.parent
 

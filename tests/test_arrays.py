@@ -7,9 +7,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from lnbnn.arrays import load_array, save_array
 from lnbnn.errors import ModelFormatError
-from lnbnn.store import FeatureStore
+from lnbnn.files.arrays import load_array, save_array
+from lnbnn.reading.store import FeatureStore
 
 
 def forge(path, shape, data=b""):

@@ -15,9 +15,9 @@ from PIL import Image
 from synthetic import grating, make_features
 
 from lnbnn import LocalNBNN
-from lnbnn.audit import audit
-from lnbnn.audit_page import _Pictures, audit_page
 from lnbnn.errors import InvalidInputError
+from lnbnn.trust.audit import audit
+from lnbnn.trust.audit_page import _Pictures, audit_page
 
 CENTERS = np.random.default_rng(99).integers(20, 108, (5, 8))
 

@@ -20,11 +20,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import lnbnn
-from lnbnn import model_writer
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.datasets import folder as folder_module
+from lnbnn.data import folder as folder_module
 from lnbnn.errors import InvalidInputError
 from lnbnn.indexes import faiss_lists, vector_table
+from lnbnn.model import writer as model_writer
 from lnbnn.registry import resolve
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -15,7 +15,12 @@ from synthetic import flat_image, grating_set, make_features, small_sift
 from test_classifiers import make
 
 from lnbnn import NBNN, AffineNBNN, LocalNBNN, load
-from lnbnn.calibration import (
+from lnbnn.classifiers import CLASSIFIERS
+from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.classifiers.probabilities import cross_fitted_scores
+from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+from lnbnn.lab.records import read_record
+from lnbnn.trust.calibration import (
     expected_calibration_error,
     fit_fusion_weights,
     fit_temperature,
@@ -23,11 +28,6 @@ from lnbnn.calibration import (
     log_probabilities,
     negative_log_likelihood,
 )
-from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.classifiers.probabilities import cross_fitted_scores
-from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
-from lnbnn.records import read_record
 
 HERE = Path(__file__).resolve().parent.parent
 

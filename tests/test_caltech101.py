@@ -3,9 +3,9 @@
 import pytest
 
 from lnbnn import LocalNBNN
-from lnbnn.datasets.caltech101 import find_caltech101, load_caltech101
-from lnbnn.datasets.folder import LabelledImages
-from lnbnn.datasets.splits import split_images
+from lnbnn.data.caltech101 import find_caltech101, load_caltech101
+from lnbnn.data.folder import LabelledImages
+from lnbnn.data.splits import split_images
 from lnbnn.errors import DatasetError
 
 CLASSES = ("accordion", "cellphone", "dollar_bill", "grand_piano", "inline_skate", "joshua_tree", "pagoda", "stop_sign")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lnbnn.datasets.caltech256 import CALTECH256, find_caltech256, load_caltech256
+from lnbnn.data.caltech256 import CALTECH256, find_caltech256, load_caltech256
 from lnbnn.errors import DatasetError
 
 

@@ -23,7 +23,7 @@ from PIL import Image
 import lnbnn
 from lnbnn.cli import app
 from lnbnn.cli.console import print_table
-from lnbnn.datasets.folder import read_images
+from lnbnn.data.folder import read_images
 from lnbnn.descriptors.dense_sift import DenseSIFT
 from lnbnn.errors import ModelFormatError
 from lnbnn.escaping import guard_formula, line_text

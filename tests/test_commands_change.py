@@ -11,7 +11,7 @@ import pytest
 from forged import data_file
 
 from lnbnn import load
-from lnbnn.editing import list_images
+from lnbnn.model.changes import list_images
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_label_that_is_not_there_or_empty(own_model, photos, run_main):
 
 
 def test_check_finds_a_changed_byte_that_opening_does_not_read(own_model, run, monkeypatch):
-    monkeypatch.setattr("lnbnn.model_folder._VERIFY_UP_TO_BYTES", 0)
+    monkeypatch.setattr("lnbnn.model.folder._VERIFY_UP_TO_BYTES", 0)
     file = data_file(own_model, "vectors.npy")
     data = bytearray(file.read_bytes())
     data[-1] ^= 1

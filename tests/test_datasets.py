@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lnbnn.datasets.folder import LabelledImages, find_images, read_images, read_list, scan_folder, write_list
-from lnbnn.datasets.splits import split_images
+from lnbnn.data.folder import LabelledImages, find_images, read_images, read_list, scan_folder, write_list
+from lnbnn.data.splits import split_images
 from lnbnn.errors import DatasetError, InvalidInputError
 
 
@@ -255,7 +255,7 @@ def test_a_list_with_nul_is_refused(tmp_path, row):
 @pytest.fixture(scope="module")
 def toy():
     pytest.importorskip("skimage", reason="the demo's extra is not installed")
-    from lnbnn.datasets import toy as module
+    from lnbnn.data import toy as module
 
     return module, module.load_photos()
 

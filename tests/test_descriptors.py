@@ -11,15 +11,15 @@ from synthetic import noise_image
 
 import lnbnn
 from lnbnn import FeatureStore, LateFusion, LocalNBNN
-from lnbnn.audit import audit
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.classifiers.pooled_svm import PooledSVM
 from lnbnn.descriptors import DESCRIPTORS, make_descriptor
-from lnbnn.editing import edit
 from lnbnn.errors import ImageReadError, InvalidInputError, MissingExtraError
-from lnbnn.evidence import explain
-from lnbnn.extraction import features_of
+from lnbnn.model.changes import edit
+from lnbnn.reading.extraction import features_of
 from lnbnn.registry import resolve
+from lnbnn.trust.audit import audit
+from lnbnn.trust.evidence import explain
 
 NAMES = sorted(DESCRIPTORS)
 

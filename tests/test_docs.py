@@ -9,7 +9,7 @@ import typer
 
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.cli import app
-from lnbnn.datasets import DATASETS
+from lnbnn.data import DATASETS
 from lnbnn.descriptors import DESCRIPTORS, make_descriptor
 from lnbnn.indexes import INDEXES
 from lnbnn.presets import PRESETS

@@ -5,9 +5,9 @@ import hashlib
 import pytest
 from publisher import Publisher
 
-from lnbnn.datasets import download as module
-from lnbnn.datasets.download import check_archive, download
-from lnbnn.datasets.published import Archive
+from lnbnn.data import download as module
+from lnbnn.data.download import check_archive, download
+from lnbnn.data.published import Archive
 from lnbnn.errors import DatasetError
 
 CONTENT = hashlib.shake_128(b"content").digest(700_000)

@@ -17,9 +17,9 @@ import lnbnn
 from lnbnn import NBNN, LocalNBNN, load
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.editing import check_model, compact, edit, list_images, merge
 from lnbnn.errors import InvalidInputError, ModelFormatError, ModelInUseError
-from lnbnn.model_folder import open_model
+from lnbnn.model.changes import check_model, compact, edit, list_images, merge
+from lnbnn.model.folder import open_model
 from lnbnn.registry import resolve
 
 KINDS = {"local-nbnn": LocalNBNN, "nbnn": NBNN}
@@ -314,7 +314,7 @@ def test_old_files_go_only_when_nobody_reads_them(folder):
 
 
 def test_the_index_is_trained_anew_when_it_has_outgrown_its_training(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("lnbnn.editing._MIN_PENDING", 100)
+    monkeypatch.setattr("lnbnn.model.changes._MIN_PENDING", 100)
     model = make(index="faiss", index_params={"form": "ivf-8bit"})
     model.fit([features(seed, 40) for seed in range(4)], list("aabb")).save(tmp_path / "model")
     assert load(tmp_path / "model").index_._structure.nlist == 8
@@ -332,7 +332,7 @@ def test_the_index_is_trained_anew_when_it_has_outgrown_its_training(tmp_path, c
 
 
 def test_an_opened_table_stays_mapped_while_images_are_added(tmp_path, monkeypatch):
-    monkeypatch.setattr("lnbnn.arrays._MAP_FROM_BYTES", 100)
+    monkeypatch.setattr("lnbnn.files.arrays._MAP_FROM_BYTES", 100)
     make(index="faiss", index_params={"form": "ivf-4bit", "n_lists": 2}).fit(
         [features(seed, 40) for seed in range(4)], list("aabb")
     ).save(tmp_path / "model")

@@ -11,7 +11,7 @@ from synthetic import flat_image, grating_set, make_features, small_sift
 
 from lnbnn import NBNN, LocalNBNN
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.evaluation import NO_ANSWER, Evaluation, evaluate, write_confusion
+from lnbnn.trust.evaluation import NO_ANSWER, Evaluation, evaluate, write_confusion
 
 
 def point(*value):

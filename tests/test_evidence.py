@@ -10,8 +10,8 @@ from synthetic import flat_image, grating_set, small_sift
 from lnbnn import ImageFeatures, LateFusion, LocalNBNN
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.errors import InvalidInputError
-from lnbnn.evidence import explain, support_map
 from lnbnn.registry import resolve
+from lnbnn.trust.evidence import explain, support_map
 
 WITH_EVIDENCE = [
     name for name in sorted(CLASSIFIERS) if getattr(resolve(CLASSIFIERS, name, "method"), "has_patch_evidence", False)

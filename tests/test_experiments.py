@@ -10,20 +10,20 @@ from typer.testing import CliRunner
 
 from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel
 from lnbnn.cli import app
-from lnbnn.datasets.folder import scan_folder
+from lnbnn.data.folder import scan_folder
 from lnbnn.errors import InvalidInputError
-from lnbnn.experiments import EXPERIMENTS, Experiment, Lab, Part, get_experiment
-from lnbnn.experiments.base import markdown_table, mean_sd
-from lnbnn.experiments.figure_k import summarize as summarize_k
-from lnbnn.experiments.figure_scaling import growth
-from lnbnn.experiments.parts import accuracy, full_params, kernel_part, per_class, responses_part
-from lnbnn.experiments.table1 import summarize as summarize_table1
-from lnbnn.experiments.table1 import tabulate as tabulate_table1
-from lnbnn.experiments.table2 import SETTINGS as TABLE2
-from lnbnn.experiments.table2 import plan as plan_table2
-from lnbnn.experiments.table2 import summarize as summarize_table2
-from lnbnn.experiments.table2 import tabulate as tabulate_table2
-from lnbnn.records import read_record
+from lnbnn.lab import EXPERIMENTS, Experiment, Lab, Part, get_experiment
+from lnbnn.lab.base import markdown_table, mean_sd
+from lnbnn.lab.figure_k import summarize as summarize_k
+from lnbnn.lab.figure_scaling import growth
+from lnbnn.lab.parts import accuracy, full_params, kernel_part, per_class, responses_part
+from lnbnn.lab.records import read_record
+from lnbnn.lab.table1 import summarize as summarize_table1
+from lnbnn.lab.table1 import tabulate as tabulate_table1
+from lnbnn.lab.table2 import SETTINGS as TABLE2
+from lnbnn.lab.table2 import plan as plan_table2
+from lnbnn.lab.table2 import summarize as summarize_table2
+from lnbnn.lab.table2 import tabulate as tabulate_table2
 
 
 @pytest.fixture

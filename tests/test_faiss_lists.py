@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from synthetic import clustered_vectors
 
-from lnbnn.arrays import load_array, save_array
 from lnbnn.errors import ModelFormatError
+from lnbnn.files.arrays import load_array, save_array
 from lnbnn.indexes.faiss_index import FaissIndex
 from lnbnn.indexes.faiss_lists import are_mapped, list_sizes
 

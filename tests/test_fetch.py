@@ -6,10 +6,10 @@ from collections import namedtuple
 import pytest
 from publisher import Publisher, make_archive, make_set, make_tar, pictures
 
-from lnbnn.datasets import DATASETS, download, fetch
-from lnbnn.datasets.fetch import fetch_set
-from lnbnn.datasets.folder import read_list
-from lnbnn.datasets.published import Archive
+from lnbnn.data import DATASETS, download, fetch
+from lnbnn.data.fetch import fetch_set
+from lnbnn.data.folder import read_list
+from lnbnn.data.published import Archive
 from lnbnn.registry import resolve
 
 CONTENT = make_archive()
@@ -156,7 +156,7 @@ def test_every_registered_set_is_well_formed(name):
 
 @pytest.mark.data
 def test_caltech101_beside_the_project_is_whole(tmp_path, run_main):
-    from lnbnn.datasets.caltech101 import CALTECH101, find_caltech101
+    from lnbnn.data.caltech101 import CALTECH101, find_caltech101
     from lnbnn.errors import DatasetError
 
     try:

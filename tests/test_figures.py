@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lnbnn.evaluation import Evaluation
-from lnbnn.evidence import Evidence
 from lnbnn.features import ImageFeatures
-from lnbnn.figures import confusion_figure, evidence_figure, save_figure
+from lnbnn.trust.evaluation import Evaluation
+from lnbnn.trust.evidence import Evidence
+from lnbnn.trust.figures import confusion_figure, evidence_figure, save_figure
 
 LABELS = ("$x^2$", r"a\$b", "one $", "\\frac{$", "two\nlines", "\x1b[31m", "caf\udce9", "x" * 30 + "1", "x" * 30 + "2")
 

@@ -14,14 +14,14 @@ from synthetic import flat_image, grating_set, small_sift
 from test_calibration import MeanBrightness
 
 from lnbnn import NBNN, AffineNBNN, LateFusion, LocalNBNN, load
-from lnbnn.audit import audit
-from lnbnn.calibration import fit_fusion_weights, log_probabilities
 from lnbnn.classifiers.probabilities import cross_fitted_scores
-from lnbnn.editing import calibrate, check_model, edit, list_images, merge
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
-from lnbnn.evaluation import evaluate
-from lnbnn.evidence import explain
-from lnbnn.extraction import no_progress
+from lnbnn.model.changes import calibrate, check_model, edit, list_images, merge
+from lnbnn.reading.extraction import no_progress
+from lnbnn.trust.audit import audit
+from lnbnn.trust.calibration import fit_fusion_weights, log_probabilities
+from lnbnn.trust.evaluation import evaluate
+from lnbnn.trust.evidence import explain
 
 
 def quick(kind, **changes):

@@ -14,11 +14,19 @@ import pytest
 from PIL import Image
 from synthetic import noise_image, small_sift
 
-from lnbnn import images
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.extraction import iter_features
-from lnbnn.images import IMAGE_FORMATS, IMAGE_SUFFIXES, decode_color, decode_gray, read_gray, resize_longest, to_gray
+from lnbnn.files import images
+from lnbnn.files.images import (
+    IMAGE_FORMATS,
+    IMAGE_SUFFIXES,
+    decode_color,
+    decode_gray,
+    read_gray,
+    resize_longest,
+    to_gray,
+)
 from lnbnn.memory import ByteBudget
+from lnbnn.reading.extraction import iter_features
 
 RED = round(0.299 * 255)  # ITU-R 601 luma of pure red: 76
 GREEN = round(0.587 * 255)  # 150
@@ -366,7 +374,7 @@ def saved(picture, name, **options):
 MEASURE = """
 import resource, sys, warnings
 from concurrent.futures import ThreadPoolExecutor
-from lnbnn import images
+from lnbnn.files import images
 from lnbnn.errors import ImageReadError
 from lnbnn.memory import ByteBudget
 

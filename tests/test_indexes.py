@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import faiss
 import numpy as np
 import pytest
@@ -557,3 +561,30 @@ def test_vectors_are_looked_up_by_id(shuffled):
     index = filled("exact", vectors, ids)
     expected = vectors[(ids >= 20) & (ids < 25)]
     assert np.array_equal(index.vectors_of(range(20, 25)), expected)
+
+
+SHORT_OF_MEMORY = """
+import resource, sys
+import numpy as np
+from lnbnn.errors import LnbnnError
+from lnbnn.indexes.faiss_index import FaissIndex
+
+vectors = np.random.default_rng(0).integers(0, 255, (30_000, 32), dtype=np.uint8)
+index = FaissIndex()
+index.add(vectors, np.arange(len(vectors)))
+held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize"))
+resource.setrlimit(resource.RLIMIT_AS, ((held << 10) + (int(sys.argv[1]) << 20),) * 2)
+try:
+    index.build()
+except LnbnnError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say what is free")
+@pytest.mark.parametrize("n_free", [50, 100, 150, 200])
+def test_building_with_little_memory_is_refused_in_a_line(n_free):
+    ran = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY, str(n_free)], capture_output=True, text=True)
+    assert ran.returncode == 1
+    pattern = r"building the index takes about \d+ MiB of memory, but \d+ MiB are free; use fewer images, .*\n"
+    assert re.fullmatch(pattern, ran.stderr)

@@ -10,7 +10,7 @@ from synthetic import make_features
 
 from lnbnn import ImageFeatures
 from lnbnn.errors import InvalidInputError
-from lnbnn.location import (
+from lnbnn.reading.location import (
     MAX_LOCATION_WEIGHT,
     MAX_SCALE_WEIGHT,
     append_location,

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from lnbnn.locks import ReadLock
+from lnbnn.files.locks import ReadLock
 
 
 def test_a_folder_that_cannot_be_opened_leaves_no_half_lock(tmp_path):

@@ -13,9 +13,9 @@ from synthetic import make_features
 
 from lnbnn import NBNN, LateFusion, LocalNBNN, edit, load
 from lnbnn.classifiers.pooled_svm import PooledSVM
-from lnbnn.editing import calibrate, check_model, compact, list_images, merge
 from lnbnn.errors import LnbnnError, ModelFormatError
-from lnbnn.manifest_fields import short
+from lnbnn.model.changes import calibrate, check_model, compact, list_images, merge
+from lnbnn.model.manifest import short
 
 VALUES = [
     *[None, True, -1, 0, 3.5, 1 << 60, 10**30, 10**400, float("nan"), float("inf"), 1e308],

@@ -18,10 +18,10 @@ from forged import data_file, forge_checksums
 from synthetic import make_features
 
 from lnbnn import LocalNBNN, load
-from lnbnn.editing import check_model, edit
 from lnbnn.errors import LnbnnError, ModelFormatError
-from lnbnn.model_folder import open_model
-from lnbnn.model_writer import write_model
+from lnbnn.model.changes import check_model, edit
+from lnbnn.model.folder import open_model
+from lnbnn.model.writer import write_model
 
 HERE = Path(__file__).parent
 
@@ -100,7 +100,7 @@ def test_out_of_memory_in_a_change_leaves_the_model(folder, monkeypatch):
     def no_memory(*_):
         raise MemoryError
 
-    monkeypatch.setattr("lnbnn.editing.write_batch", no_memory)
+    monkeypatch.setattr("lnbnn.model.changes.write_batch", no_memory)
 
     def add():
         with edit(folder) as model:
@@ -141,7 +141,7 @@ def test_a_damaged_model_can_be_replaced(folder):
 
 
 def test_files_that_are_not_read_on_opening_are_still_of_their_size(folder, monkeypatch):
-    monkeypatch.setattr("lnbnn.model_folder._VERIFY_UP_TO_BYTES", 0)
+    monkeypatch.setattr("lnbnn.model.folder._VERIFY_UP_TO_BYTES", 0)
     file = data_file(folder, "vectors.npy")
     file.write_bytes(file.read_bytes() + b"\0")
     with pytest.raises(ModelFormatError, match=r"vectors.npy: cut short or damaged"):
@@ -180,7 +180,7 @@ def test_a_writer_that_fails_around_its_commit(folder, monkeypatch, step):
 
 
 def test_a_model_too_large_to_list_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("lnbnn.model_writer.MAX_MANIFEST_BYTES", 100)
+    monkeypatch.setattr("lnbnn.model.writer.MAX_MANIFEST_BYTES", 100)
     with pytest.raises(LnbnnError, match="list of images may take"):
         write_model(tmp_path / "model", {"x": "y" * 200}, lambda folder: None)
     assert list(tmp_path.iterdir()) == []

@@ -12,9 +12,10 @@ import pytest
 from faults import SIGNALS, _system_error, cut_the_power, fail_everywhere, features, fitted, lines_that_sync, state_of
 from forged import data_file
 
-from lnbnn import load, model_writer
-from lnbnn.editing import compact, edit
+from lnbnn import load
 from lnbnn.errors import LnbnnError, ModelFormatError
+from lnbnn.model import writer as model_writer
+from lnbnn.model.changes import compact, edit
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_an_error_after_the_rename_is_not_called_no_change(folder, monkeypatch):
 
 
 def test_compacting_does_not_launder_a_damaged_file(folder, monkeypatch):
-    monkeypatch.setattr("lnbnn.model_folder._VERIFY_UP_TO_BYTES", 0)
+    monkeypatch.setattr("lnbnn.model.folder._VERIFY_UP_TO_BYTES", 0)
     file = data_file(folder, "vectors.npy")
     data = bytearray(file.read_bytes())
     data[-1] ^= 1

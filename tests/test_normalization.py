@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from synthetic import make_features
 
+from lnbnn.descriptors.normalization import Normalization, Normalizer, _product
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.normalization import Normalization, Normalizer, _product
 
 
 def cells(*rows):
@@ -76,7 +76,7 @@ def test_the_order_of_the_images_does_not_matter():
 def test_many_descriptors_are_learnt_from_an_even_choice(monkeypatch):
     images = random_images(n=40)
     everything = Normalization(3, 0.0).learn(images)
-    monkeypatch.setattr("lnbnn.normalization._MAX_ROWS", 100)
+    monkeypatch.setattr("lnbnn.descriptors.normalization._MAX_ROWS", 100)
     some, reverse = (Normalization(3, 0.0).learn(given) for given in (images, images[::-1]))
     assert np.array_equal(some.components, reverse.components)
     assert not np.array_equal(some.mean, everything.mean)

@@ -18,8 +18,8 @@ from synthetic import noise_image
 import lnbnn
 from lnbnn.descriptors import make_descriptor
 from lnbnn.descriptors.onnx_file import with_config
-from lnbnn.editing import calibrate, check_model, compact, edit, merge
 from lnbnn.errors import InvalidInputError, ModelFormatError, UntrustedNetworkError
+from lnbnn.model.changes import calibrate, check_model, compact, edit, merge
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 import lnbnn
 from lnbnn.classifiers.base import ImageClassifier
 from lnbnn.errors import InvalidInputError
-from lnbnn.model_folder import check_target
-from lnbnn.outputs import check_file, check_folder
+from lnbnn.files.outputs import check_file, check_folder
+from lnbnn.model.folder import check_target
 
 
 def tree(folder):
@@ -88,7 +88,7 @@ def test_commands_do_not_begin(places, photos, model, tmp_path, run_main, monkey
 
     for name in ("fit", "absorb", "iter_answers", "_iter_scores"):
         monkeypatch.setattr(ImageClassifier, name, begin)
-    monkeypatch.setattr("lnbnn.images.read_bytes", begin)
+    monkeypatch.setattr("lnbnn.files.images.read_bytes", begin)
     bad, file = tmp_path / "file" / "out", tmp_path / "missing" / "out"
     before = tree(tmp_path)
     for command in (
@@ -117,7 +117,7 @@ def test_permissions(tmp_path):
 import os
 from pathlib import Path
 from lnbnn.errors import InvalidInputError
-from lnbnn.model_folder import check_target
+from lnbnn.model.folder import check_target
 os.setuid(65534) if os.getuid() == 0 else None
 for name in ("closed/model", "closed/new/model", "closed"):
     try:
@@ -141,7 +141,7 @@ for name in ("closed/model", "closed/new/model", "closed"):
 
 @pytest.mark.parametrize("form", ["ivf-8bit", "ivf-4bit"])
 def test_a_name_that_is_not_utf8_is_opened_again(photos, tmp_path, form):
-    from lnbnn.datasets.folder import read_images
+    from lnbnn.data.folder import read_images
 
     data = read_images(photos)
     path = os.path.join(tmp_path, os.fsdecode(b"caf\xe9"))

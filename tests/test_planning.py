@@ -9,7 +9,7 @@ from synthetic import flat_image, grating_set
 from lnbnn import DenseSIFT, LocalNBNN
 from lnbnn.classifiers.spatial_pyramid import HardSpatialPyramid
 from lnbnn.errors import InvalidInputError
-from lnbnn.planning import plan_fit
+from lnbnn.model.planning import plan_fit
 
 SIFT = {"bin_sizes": [4], "step_px": 2, "min_contrast": 0.5, "longest_side": 64}
 

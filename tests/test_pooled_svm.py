@@ -10,9 +10,9 @@ import lnbnn
 from lnbnn import LateFusion, LocalNBNN
 from lnbnn.classifiers.machines import linear_machines
 from lnbnn.classifiers.pooled_svm import PooledSVM
+from lnbnn.descriptors.normalization import Normalizer
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.evidence import explain
-from lnbnn.normalization import Normalizer
+from lnbnn.trust.evidence import explain
 
 
 def images_around(centres, n_images, seed=0):

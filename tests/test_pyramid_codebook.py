@@ -7,8 +7,8 @@ import pytest
 from synthetic import clustered_vectors, make_features
 
 from lnbnn.errors import InvalidInputError
-from lnbnn.pyramid import codebook as module
-from lnbnn.pyramid.codebook import Codebook, sample_descriptors
+from lnbnn.methods.pyramid import codebook as module
+from lnbnn.methods.pyramid.codebook import Codebook, sample_descriptors
 
 
 def images(*sizes, n_dims=8):

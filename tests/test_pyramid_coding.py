@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from synthetic import clustered_vectors
 
-from lnbnn.pyramid.codebook import Codebook
-from lnbnn.pyramid.coding import hard_codes, local_soft_codes, soft_weights
+from lnbnn.methods.pyramid.codebook import Codebook
+from lnbnn.methods.pyramid.coding import hard_codes, local_soft_codes, soft_weights
 
 
 def unit_codebook(words):

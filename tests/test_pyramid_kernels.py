@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lnbnn.errors import InvalidInputError
-from lnbnn.pyramid.kernels import intersection_kernel
+from lnbnn.methods.pyramid.kernels import intersection_kernel
 
 
 def pyramids(n, n_dims, seed=0):

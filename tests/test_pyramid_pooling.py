@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lnbnn.pyramid.coding import Codes
-from lnbnn.pyramid.pooling import cells_of, level_weights, n_cells, normalize, pool
+from lnbnn.methods.pyramid.coding import Codes
+from lnbnn.methods.pyramid.pooling import cells_of, level_weights, n_cells, normalize, pool
 
 
 def random_codes(n=200, n_nearest=3, n_words=7, seed=0):

@@ -15,9 +15,9 @@ from forged import data_file, forge_checksums, forge_manifest
 from synthetic import make_features
 
 from lnbnn import LateFusion, LocalNBNN, edit, load
-from lnbnn.editing import check_model, compact, list_images
 from lnbnn.errors import ModelFormatError
-from lnbnn.regular_files import is_regular, not_regular, open_regular, read_regular
+from lnbnn.files.regular import is_regular, not_regular, open_regular, read_regular
+from lnbnn.model.changes import check_model, compact, list_images
 
 
 @pytest.fixture(autouse=True)

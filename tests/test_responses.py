@@ -10,7 +10,7 @@ from synthetic import grating_set
 from lnbnn import load
 from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel, NBNNKernel
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.responses import RESPONSES, cell_totals, own_and_response, response_vectors
+from lnbnn.methods.responses import RESPONSES, cell_totals, own_and_response, response_vectors
 from lnbnn.scoring import Updates
 
 SIFT_PARAMS = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}

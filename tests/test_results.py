@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from lnbnn.errors import InvalidInputError
-from lnbnn.experiments import EXPERIMENTS, get_experiment
-from lnbnn.records import make_record, read_record, results_digest, write_record
+from lnbnn.lab import EXPERIMENTS, get_experiment
+from lnbnn.lab.records import make_record, read_record, results_digest, write_record
 
 HERE = Path(__file__).resolve().parent.parent
 RECORDS = sorted((HERE / "results").glob("*.json"))

@@ -17,7 +17,7 @@ from lnbnn.classifiers.kernel_svm import KernelMachines, fit_one_vs_all
 from lnbnn.classifiers.spatial_pyramid import HardSpatialPyramid, SoftSpatialPyramid
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
-from lnbnn.pyramid.kernels import intersection_kernel
+from lnbnn.methods.pyramid.kernels import intersection_kernel
 
 KINDS = [HardSpatialPyramid, SoftSpatialPyramid]
 

@@ -12,7 +12,7 @@ from synthetic import grating, make_features, small_sift
 
 from lnbnn import DenseSIFT, FeatureStore
 from lnbnn.errors import InvalidInputError, LnbnnError
-from lnbnn.extraction import features_of, iter_features
+from lnbnn.reading.extraction import features_of, iter_features
 
 
 def some_features(n=5, dtype=np.uint8):

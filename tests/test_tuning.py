@@ -9,10 +9,10 @@ from networks import mean_network, write_network
 from PIL import Image
 from synthetic import grating_set
 
-from lnbnn import tuning
-from lnbnn.datasets.folder import read_images
+from lnbnn.data.folder import read_images
 from lnbnn.errors import InvalidInputError
-from lnbnn.tuning import Trial, best_of, tune
+from lnbnn.lab import tuning
+from lnbnn.lab.tuning import Trial, best_of, tune
 
 SMALL = {"bin_sizes": [4], "min_contrast": 0.5, "longest_side": 64}
 

@@ -13,9 +13,9 @@ from synthetic import grating, make_features, noise_image
 from test_classifiers import make
 
 from lnbnn import LateFusion, load
-from lnbnn.calibration import false_accept_rates, prominence
-from lnbnn.editing import calibrate, edit
 from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.model.changes import calibrate, edit
+from lnbnn.trust.calibration import false_accept_rates, prominence
 
 METHODS = ["local-nbnn", "nbnn", "nbnn-affine", "nbnn-log-odds"]
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from lnbnn.classifiers.local_nbnn import LocalNBNN
     from lnbnn.classifiers.nbnn import NBNN
     from lnbnn.descriptors.dense_sift import DenseSIFT
-    from lnbnn.editing import edit
     from lnbnn.features import ImageFeatures
-    from lnbnn.store import FeatureStore
+    from lnbnn.model.changes import edit
+    from lnbnn.reading.store import FeatureStore
 
 __all__ = [
     "NBNN",
@@ -41,12 +41,12 @@ __all__ = [
 _HOMES = {
     "AffineNBNN": "lnbnn.classifiers.affine_nbnn",
     "DenseSIFT": "lnbnn.descriptors.dense_sift",
-    "FeatureStore": "lnbnn.store",
+    "FeatureStore": "lnbnn.reading.store",
     "ImageFeatures": "lnbnn.features",
     "LateFusion": "lnbnn.classifiers.fusion",
     "LocalNBNN": "lnbnn.classifiers.local_nbnn",
     "NBNN": "lnbnn.classifiers.nbnn",
-    "edit": "lnbnn.editing",
+    "edit": "lnbnn.model.changes",
     "load": "lnbnn.classifiers",
 }
 

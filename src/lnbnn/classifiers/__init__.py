@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from lnbnn.errors import ModelFormatError, UnknownNameError
-from lnbnn.model_folder import open_model
+from lnbnn.model.folder import open_model
 from lnbnn.registry import resolve
 
 if TYPE_CHECKING:

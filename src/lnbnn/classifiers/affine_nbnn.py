@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.affine import cross_fit_affine, fit_affine
-from lnbnn.arrays import load_array, save_array
 from lnbnn.classifiers.nbnn import NBNN
 from lnbnn.classifiers.neighbors import ids_of_image, image_of_id
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.extraction import Progress
+from lnbnn.files.arrays import load_array, save_array
 from lnbnn.indexes import LeaveOut
+from lnbnn.methods.affine_correction import cross_fit_affine, fit_affine
+from lnbnn.reading.extraction import Progress
 from lnbnn.scoring import Updates, nbnn_updates
 from lnbnn.settings import LARGEST
 
@@ -29,7 +29,7 @@ class AffineNBNN(NBNN):
     Parameters
     ----------
     regularization : float, default=0.01
-        How strongly alpha is held near 1 and beta near 0; see :func:`lnbnn.affine.fit_affine`.
+        How strongly alpha is held near 1 and beta near 0; see :func:`lnbnn.methods.affine_correction.fit_affine`.
     balance : float, default=0.5
         In learning, an image of a class of n counts n ** -balance: every image the same at 0, every class at 1.
     location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget

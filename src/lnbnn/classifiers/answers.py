@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from lnbnn.classifiers.probabilities import ProbabilityMixin
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.extraction import ImageLike, Progress, name_of, no_progress
-from lnbnn.intake import no_descriptors
-from lnbnn.store import FeatureStore
+from lnbnn.model.intake import no_descriptors
+from lnbnn.reading.extraction import ImageLike, Progress, name_of, no_progress
+from lnbnn.reading.store import FeatureStore
 
 __all__ = ["Answer", "AnswerMixin"]
 

@@ -18,16 +18,16 @@ from lnbnn.classifiers.answers import AnswerMixin
 from lnbnn.classifiers.estimator import check_is_fitted
 from lnbnn.classifiers.living import LivingMixin
 from lnbnn.descriptors import Descriptor, make_descriptor, network_fields, open_descriptor, write_network
+from lnbnn.descriptors.normalization import Normalizer
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
-from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.image_table import StoredImage, read_table, table_fields, write_table
-from lnbnn.intake import Intake, check_labels
-from lnbnn.model_folder import Snapshot
-from lnbnn.model_writer import write_model
-from lnbnn.normalization import Normalizer
+from lnbnn.model.folder import Snapshot
+from lnbnn.model.image_table import StoredImage, read_table, table_fields, write_table
+from lnbnn.model.intake import Intake, check_labels
+from lnbnn.model.writer import write_model
+from lnbnn.reading.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
+from lnbnn.reading.store import FeatureStore
 from lnbnn.settings import check_whole, plain
-from lnbnn.store import FeatureStore
 from lnbnn.version import __version__
 
 __all__ = ["ImageClassifier", "ReferenceImage"]

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from lnbnn.calibration import fit_fusion_weights, fuse, log_probabilities
 from lnbnn.classifiers import load
 from lnbnn.classifiers.base import ImageClassifier, ReferenceImage
 from lnbnn.classifiers.probabilities import ProbabilityMixin, can_be_held_out, cross_fitted_scores
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
-from lnbnn.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.model_folder import Snapshot, read_manifest
-from lnbnn.model_writer import write_model
+from lnbnn.model.folder import Snapshot, read_manifest
+from lnbnn.model.writer import write_model
+from lnbnn.reading.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
+from lnbnn.reading.store import FeatureStore
 from lnbnn.settings import check_whole, plain
-from lnbnn.store import FeatureStore
+from lnbnn.trust.calibration import fit_fusion_weights, fuse, log_probabilities
 from lnbnn.version import __version__
 
 __all__ = ["LateFusion"]

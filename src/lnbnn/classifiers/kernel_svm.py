@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from lnbnn.arrays import load_array, save_array
 from lnbnn.errors import ModelFormatError
-from lnbnn.extraction import Progress, map_in_order, no_progress
+from lnbnn.files.arrays import load_array, save_array
+from lnbnn.reading.extraction import Progress, map_in_order, no_progress
 
 __all__ = ["KernelMachines", "fit_one_vs_all"]
 

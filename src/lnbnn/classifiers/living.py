@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.extraction import ImageLike, Progress, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.image_table import StoredImage, parse_images, read_batch
-from lnbnn.intake import Intake, check_enough_left, check_ids, check_label_kind, check_labels, check_next_id
-from lnbnn.model_folder import Snapshot, batch_folder, open_model
-from lnbnn.store import FeatureStore
+from lnbnn.model.folder import Snapshot, batch_folder, open_model
+from lnbnn.model.image_table import StoredImage, parse_images, read_batch
+from lnbnn.model.intake import Intake, check_enough_left, check_ids, check_label_kind, check_labels, check_next_id
+from lnbnn.reading.extraction import ImageLike, Progress, no_progress
+from lnbnn.reading.store import FeatureStore
 
 if TYPE_CHECKING:
     from lnbnn.classifiers.base import ReferenceImage

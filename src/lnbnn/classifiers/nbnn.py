@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from lnbnn.classifiers.neighbors import NeighborClassifier, check_count, ids_of_image
 from lnbnn.descriptors import Descriptor
-from lnbnn.extraction import ImageLike, Progress
-from lnbnn.image_table import StoredImage
 from lnbnn.indexes import INDEXES, Index, LeaveOut, make_index
+from lnbnn.model.image_table import StoredImage
+from lnbnn.reading.extraction import ImageLike, Progress
 from lnbnn.registry import resolve
 from lnbnn.scoring import Updates, nbnn_updates
 

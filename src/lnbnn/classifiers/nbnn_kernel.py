@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.arrays import load_array, save_array
 from lnbnn.classifiers.local_nbnn import LocalNBNN
 from lnbnn.classifiers.machines import MACHINES, Machines, train_machines
 from lnbnn.classifiers.nbnn import NBNN
 from lnbnn.classifiers.neighbors import NeighborClassifier
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.extraction import Progress, no_progress
 from lnbnn.features import ImageFeatures
+from lnbnn.files.arrays import load_array, save_array
 from lnbnn.indexes import LeaveOut
-from lnbnn.location import UNIT_LENGTH
-from lnbnn.responses import RESPONSES, cell_totals, own_and_response
+from lnbnn.methods.responses import RESPONSES, cell_totals, own_and_response
+from lnbnn.reading.extraction import Progress, no_progress
+from lnbnn.reading.location import UNIT_LENGTH
 from lnbnn.settings import LARGEST, check_whole
 
 __all__ = ["LocalNBNNKernel", "NBNNKernel", "ResponseKernel"]
@@ -132,7 +132,7 @@ class NBNNKernel(ResponseKernel, NBNN):
     Parameters
     ----------
     response : {"raw", "mean", "unit", "standard", "rank", "log-odds"}, default="standard"
-        The scale of the responses; see :func:`lnbnn.responses.response_vectors`.
+        The scale of the responses; see :func:`lnbnn.methods.responses.response_vectors`.
     machine : {"logistic", "svm"}, default="logistic"
         One multinomial logistic regression, or a linear SVM a class against all others, as published.
     levels : int, default=1

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.classifiers.base import ImageClassifier, ReferenceImage
+from lnbnn.descriptors.normalization import same_normalizer
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.extraction import ImageLike, Progress, map_in_order, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.image_table import MAX_DESCRIPTORS
 from lnbnn.indexes import Index, LeaveOut, make_index
-from lnbnn.intake import check_label_kind
-from lnbnn.location import append_location, check_location_weight, check_scale_weight
-from lnbnn.normalization import same_normalizer
+from lnbnn.model.image_table import MAX_DESCRIPTORS
+from lnbnn.model.intake import check_label_kind
+from lnbnn.reading.extraction import ImageLike, Progress, map_in_order, no_progress
+from lnbnn.reading.location import append_location, check_location_weight, check_scale_weight
 from lnbnn.scoring import Updates, joined, lead_z
 
 __all__ = ["NeighborClassifier", "check_count", "ids_of_image", "image_of_id"]

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.arrays import load_array, save_array
 from lnbnn.classifiers.base import ImageClassifier
 from lnbnn.classifiers.machines import linear_machines
 from lnbnn.classifiers.probabilities import can_be_held_out
 from lnbnn.classifiers.spatial_pyramid import check_positive
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.extraction import Progress
 from lnbnn.features import ImageFeatures
-from lnbnn.location import UNIT_LENGTH
+from lnbnn.files.arrays import load_array, save_array
+from lnbnn.reading.extraction import Progress
+from lnbnn.reading.location import UNIT_LENGTH
 
 __all__ = ["PooledSVM"]
 

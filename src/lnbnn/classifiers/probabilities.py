@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lnbnn.calibration import false_accept_rates, fit_temperature, log_probabilities, prominence
 from lnbnn.classifiers.estimator import Estimator, check_is_fitted
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.extraction import ImageLike, Progress, name_of, no_progress
 from lnbnn.features import ImageFeatures
-from lnbnn.manifest_fields import MAX_UNKNOWN
+from lnbnn.model.manifest import MAX_UNKNOWN
+from lnbnn.reading.extraction import ImageLike, Progress, name_of, no_progress
+from lnbnn.reading.store import FeatureStore
 from lnbnn.settings import check_whole
-from lnbnn.store import FeatureStore
+from lnbnn.trust.calibration import false_accept_rates, fit_temperature, log_probabilities, prominence
 
 if TYPE_CHECKING:
     from lnbnn.classifiers.base import ImageClassifier, ReferenceImage

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.arrays import load_array, save_array
 from lnbnn.classifiers.base import ImageClassifier
 from lnbnn.classifiers.kernel_svm import KernelMachines, fit_one_vs_all
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.extraction import Progress, map_in_order
 from lnbnn.features import ImageFeatures
-from lnbnn.pyramid.codebook import Codebook, make_codebook
-from lnbnn.pyramid.coding import Codes, hard_codes, local_soft_codes
-from lnbnn.pyramid.kernels import intersection_kernel
-from lnbnn.pyramid.pooling import NORMS, POOLINGS, level_weights, n_cells, normalize, pool
+from lnbnn.files.arrays import load_array, save_array
+from lnbnn.methods.pyramid.codebook import Codebook, make_codebook
+from lnbnn.methods.pyramid.coding import Codes, hard_codes, local_soft_codes
+from lnbnn.methods.pyramid.kernels import intersection_kernel
+from lnbnn.methods.pyramid.pooling import NORMS, POOLINGS, level_weights, n_cells, normalize, pool
+from lnbnn.reading.extraction import Progress, map_in_order
 from lnbnn.settings import LARGEST, check_whole
 
 __all__ = ["HardSpatialPyramid", "SoftSpatialPyramid", "SpatialPyramid"]

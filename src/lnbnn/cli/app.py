@@ -131,7 +131,7 @@ def main(args: list[str] | None = None) -> None:
     if hasattr(signal, "SIGTERM"):
         signal.signal(signal.SIGTERM, _stop)  # unwinds, so that unfinished files are removed
     _check_streams()
-    warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # lnbnn.images has a limit of its own
+    warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # reading.images has a limit of its own
     try:
         try:
             with _ended_by_signals():

@@ -13,7 +13,7 @@ from lnbnn.cli.console import Format, ProgressBars, note, print_csv, print_json,
 from lnbnn.escaping import json_text
 
 if TYPE_CHECKING:
-    from lnbnn.audit import Audit, NearDuplicate
+    from lnbnn.trust.audit import Audit, NearDuplicate
 
 __all__ = ["audit"]
 
@@ -42,11 +42,11 @@ def audit(
 
         lnbnn audit model -o audit.html --images photos
     """
-    from lnbnn.atomic import atomic_path
-    from lnbnn.audit import audit as audit_model
-    from lnbnn.audit_page import write_audit_page
     from lnbnn.classifiers import load
-    from lnbnn.outputs import check_file
+    from lnbnn.files.atomic import atomic_path
+    from lnbnn.files.outputs import check_file
+    from lnbnn.trust.audit import audit as audit_model
+    from lnbnn.trust.audit_page import write_audit_page
 
     if output is not None and output.suffix.lower() not in {".html", ".htm", ".json"}:
         raise typer.BadParameter(f"expected a name that ends in .html or .json; got {output.name!r}")

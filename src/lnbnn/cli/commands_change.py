@@ -21,7 +21,7 @@ from lnbnn.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from lnbnn.image_table import StoredImage
+    from lnbnn.model.image_table import StoredImage
 
 __all__ = ["add", "calibrate", "check", "compact", "list_", "merge", "relabel", "remove"]
 
@@ -51,9 +51,9 @@ def add(
 
         lnbnn add model --label otter new-photos/*.jpg
     """
-    from lnbnn.datasets.folder import find_images
-    from lnbnn.editing import edit
-    from lnbnn.store import FeatureStore
+    from lnbnn.data.folder import find_images
+    from lnbnn.model.changes import edit
+    from lnbnn.reading.store import FeatureStore
 
     images, notes = find_images(paths)
     for text in notes:
@@ -103,7 +103,7 @@ def remove(
 
     lnbnn remove model --label otter
     """
-    from lnbnn.editing import edit
+    from lnbnn.model.changes import edit
 
     ids = _parse_ids(image, more)
     if (label is None) == (not ids):
@@ -125,7 +125,7 @@ def relabel(
 
     lnbnn relabel model --image 17 --label otter
     """
-    from lnbnn.editing import edit
+    from lnbnn.model.changes import edit
 
     ids = _parse_ids(image, more)
     if not ids:
@@ -146,8 +146,8 @@ def list_(
 
     With --format json, one object a line: {"id": ..., "label": ..., "n_descriptors": ..., "path": ..., "sha256": ...}.
     """
-    from lnbnn.editing import list_images
     from lnbnn.errors import InvalidInputError
+    from lnbnn.model.changes import list_images
 
     images = [image for image in list_images(model) if label is None or str(image.label) == label]
     if not images:
@@ -171,7 +171,7 @@ def check(
     trust_network: TrustNetwork = False,
 ) -> None:
     """Verify a model: every checksum, every count, and that it opens. Ends with 1 if anything is wrong."""
-    from lnbnn.editing import check_model
+    from lnbnn.model.changes import check_model
 
     with ProgressBars() as progress:
         report = check_model(model, trust_network=trust_network, progress=progress)
@@ -211,8 +211,8 @@ def merge(
 
     Images of the first keep their ids; those of the second get new ones; an image that both have is taken once.
     """
-    from lnbnn.editing import list_images
-    from lnbnn.editing import merge as merge_models
+    from lnbnn.model.changes import list_images
+    from lnbnn.model.changes import merge as merge_models
 
     with ProgressBars() as progress:
         doubles = merge_models(first, second, output, overwrite=force, trust_network=trust_network, progress=progress)
@@ -227,7 +227,7 @@ def compact(model: ModelDir, trust_network: TrustNetwork = False) -> None:
 
     An index that has outgrown its training is trained anew. Models do this by themselves when it is worth it.
     """
-    from lnbnn.editing import compact as compact_model
+    from lnbnn.model.changes import compact as compact_model
 
     with ProgressBars() as progress:
         before, after = compact_model(model, trust_network=trust_network, progress=progress)
@@ -240,8 +240,8 @@ def calibrate(model: ModelDir, trust_network: TrustNetwork = False) -> None:
     Each image of the model is looked up as if it was not known, and once more as if its whole class was not known.
     predict then gives probabilities, and predict --reject can answer "unknown".
     """
-    from lnbnn.editing import calibrate as calibrate_model
-    from lnbnn.editing import list_images
+    from lnbnn.model.changes import calibrate as calibrate_model
+    from lnbnn.model.changes import list_images
 
     with ProgressBars() as progress:
         calibrate_model(model, trust_network=trust_network, progress=progress)

@@ -27,9 +27,9 @@ def data(
 
     lnbnn split data/caltech101.csv split --train 15 --test 15
     """
-    from lnbnn.datasets import DATASETS
-    from lnbnn.datasets.fetch import fetch_set
-    from lnbnn.outputs import check_folder
+    from lnbnn.data import DATASETS
+    from lnbnn.data.fetch import fetch_set
+    from lnbnn.files.outputs import check_folder
     from lnbnn.registry import resolve
 
     check_folder(folder)
@@ -54,12 +54,12 @@ def extract(
 
     Entries are found again by the image's content and all settings; a run that was stopped goes on where it was.
     """
-    from lnbnn.datasets.folder import read_images
+    from lnbnn.data.folder import read_images
     from lnbnn.descriptors import make_descriptor
     from lnbnn.errors import ImageReadError
-    from lnbnn.extraction import iter_features
-    from lnbnn.outputs import check_folder
-    from lnbnn.store import FeatureStore
+    from lnbnn.files.outputs import check_folder
+    from lnbnn.reading.extraction import iter_features
+    from lnbnn.reading.store import FeatureStore
 
     with usage_errors():
         extractor = make_descriptor(descriptor, parse_params(descriptor_param, "--descriptor-param"))
@@ -106,9 +106,9 @@ def split(
 
     lnbnn evaluate model split/test.csv
     """
-    from lnbnn.datasets.folder import read_images, write_list
-    from lnbnn.datasets.splits import split_images
-    from lnbnn.outputs import check_folder
+    from lnbnn.data.folder import read_images, write_list
+    from lnbnn.data.splits import split_images
+    from lnbnn.files.outputs import check_folder
 
     check_folder(output)
     data = read_images(images)
@@ -135,8 +135,8 @@ def demo(
     Fits, evaluates, prints accuracy and time, and writes pictures to look at: the confusion matrix and, for a few query
     images, the patches that spoke for the answer.
     """
-    from lnbnn.demo import run_demo
-    from lnbnn.outputs import check_folder
+    from lnbnn.files.outputs import check_folder
+    from lnbnn.lab.demo import run_demo
 
     check_folder(output)
 

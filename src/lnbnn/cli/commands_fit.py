@@ -32,7 +32,7 @@ from lnbnn.registry import resolve
 
 if TYPE_CHECKING:
     from lnbnn.classifiers.base import ImageClassifier
-    from lnbnn.store import FeatureStore
+    from lnbnn.reading.store import FeatureStore
 
 __all__ = ["fit", "tune"]
 
@@ -100,9 +100,9 @@ def fit(
 
         lnbnn fit photos model --preset deep --method local-nbnn --method pooled-svm
     """
-    from lnbnn.datasets.folder import read_images
-    from lnbnn.model_folder import check_target
-    from lnbnn.store import FeatureStore
+    from lnbnn.data.folder import read_images
+    from lnbnn.model.folder import check_target
+    from lnbnn.reading.store import FeatureStore
 
     check_target(model, overwrite=force)
     given = {
@@ -195,10 +195,10 @@ def tune(
 
         lnbnn tune photos --descriptor deep
     """
-    from lnbnn.datasets.folder import read_images
-    from lnbnn.store import FeatureStore
-    from lnbnn.tuning import Trial, best_of
-    from lnbnn.tuning import tune as try_settings
+    from lnbnn.data.folder import read_images
+    from lnbnn.lab.tuning import Trial, best_of
+    from lnbnn.lab.tuning import tune as try_settings
+    from lnbnn.reading.store import FeatureStore
 
     data = read_images(images)
     for text in data.notes:
@@ -271,7 +271,7 @@ def _within_memory(
     classifier: ImageClassifier, paths: Sequence[str], max_memory: int | None, store: FeatureStore | None
 ) -> ImageClassifier:
     """Say what the fit will take, if it is much or a limit was given; make the grid coarser where the limit asks."""
-    from lnbnn.planning import plan_fit
+    from lnbnn.model.planning import plan_fit
 
     plan = plan_fit(classifier, paths, max_memory=max_memory, store=store)
     if plan is None:

@@ -57,7 +57,7 @@ def predict(
     the answer may be "unknown", and "is_unknown" says so.
     """
     from lnbnn.classifiers import load
-    from lnbnn.datasets.folder import find_images
+    from lnbnn.data.folder import find_images
     from lnbnn.errors import ImageReadError
 
     classifier = load(model, trust_network=trust_network).set_params(n_jobs=jobs)
@@ -117,8 +117,8 @@ def _answer_json(answer: Answer, ranking: Any, reject: float | None) -> dict[str
 def _ready_to_reject(model: Path, classifier: ImageClassifier, trust_network: bool) -> ImageClassifier:
     """The classifier, calibrated; what that takes is stored in the model, if it can be written to."""
     from lnbnn.classifiers import load
-    from lnbnn.editing import calibrate as calibrate_model
     from lnbnn.errors import InvalidInputError, LnbnnError
+    from lnbnn.model.changes import calibrate as calibrate_model
 
     if hasattr(classifier, "unknown_prominence_"):
         if 10 * classifier.n_changes_ > len(classifier.images_):
@@ -157,11 +157,11 @@ def evaluate(
     The figure is the mean of the per-class accuracies: every class counts the same. With --format json, one object with
     "mean_per_class_accuracy" (0 to 1), "per_class", "n_images" and "seconds".
     """
-    from lnbnn import evaluation as ev
     from lnbnn.classifiers import load
-    from lnbnn.datasets.folder import read_images
-    from lnbnn.outputs import check_folder
-    from lnbnn.store import FeatureStore
+    from lnbnn.data.folder import read_images
+    from lnbnn.files.outputs import check_folder
+    from lnbnn.reading.store import FeatureStore
+    from lnbnn.trust import evaluation as ev
 
     if output is not None:
         check_folder(output)
@@ -197,7 +197,7 @@ def evaluate(
     else:
         _print_evaluation(result)
     if output is not None:
-        from lnbnn.figures import confusion_figure, save_figure
+        from lnbnn.trust.figures import confusion_figure, save_figure
 
         output.mkdir(parents=True, exist_ok=True)
         ev.write_confusion(output / "confusion.csv", result)
@@ -225,10 +225,10 @@ def explain(
     lnbnn explain model photo.jpg -o why.png --label cat --against dog
     """
     from lnbnn.classifiers import load
-    from lnbnn.evidence import explain as explain_image
-    from lnbnn.figures import evidence_figure, save_figure
-    from lnbnn.images import read_bytes
-    from lnbnn.outputs import check_file
+    from lnbnn.files.images import read_bytes
+    from lnbnn.files.outputs import check_file
+    from lnbnn.trust.evidence import explain as explain_image
+    from lnbnn.trust.figures import evidence_figure, save_figure
 
     if output.suffix.lower() not in {".png", ".pdf", ".svg", ".jpg"}:
         raise typer.BadParameter(f"expected a name that ends in .png, .pdf, .svg or .jpg; got {output.name!r}")

@@ -27,9 +27,9 @@ def export_onnx(
 
         lnbnn fit photos model --descriptor onnx:resnet50.onnx
     """
-    from lnbnn.atomic import atomic_path
     from lnbnn.descriptors import make_descriptor
-    from lnbnn.outputs import check_file
+    from lnbnn.files.atomic import atomic_path
+    from lnbnn.files.outputs import check_file
 
     if output.exists() and not force:
         raise typer.BadParameter(f"{output} is there already; choose another name, or replace it (--force)")

@@ -15,8 +15,8 @@ from lnbnn.cli.console import ProgressBars, note, say
 from lnbnn.errors import DatasetError
 
 if TYPE_CHECKING:
-    from lnbnn.datasets.folder import LabelledImages
-    from lnbnn.experiments import Experiment, PartStatus
+    from lnbnn.data.folder import LabelledImages
+    from lnbnn.lab import Experiment, PartStatus
 
 __all__ = ["reproduce"]
 
@@ -54,8 +54,8 @@ def reproduce(
     Each finished part is kept: a run that was stopped goes on where it was. Writes a record (JSON) and, for a figure,
     a picture.
     """
-    from lnbnn.experiments import EXPERIMENTS, get_experiment
-    from lnbnn.outputs import check_folder
+    from lnbnn.files.outputs import check_folder
+    from lnbnn.lab import EXPERIMENTS, get_experiment
 
     experiments = [get_experiment(each) for each in (EXPERIMENTS if name == "all" else [name])]
     for folder in (output, runs):
@@ -100,8 +100,8 @@ def _reproduce_one(
     runs: Path,
     finished: bool,
 ) -> None:
-    from lnbnn.experiments import Lab
-    from lnbnn.records import results_digest, write_record
+    from lnbnn.lab import Lab
+    from lnbnn.lab.records import results_digest, write_record
 
     suffix = dataset.removeprefix("caltech101").lstrip("-")  # the paper's first data set goes without saying
     label = f"{experiment.name}-{suffix}" if suffix else experiment.name
@@ -116,7 +116,7 @@ def _reproduce_one(
         say(line)
     say(f"record: {output / label}.json")
     if experiment.draw:
-        from lnbnn import figures
+        from lnbnn.trust import figures
 
         picture = getattr(figures, experiment.draw)(record.results)
         figures.save_figure(picture, output / f"{label}.png", source=results_digest(record))
@@ -134,8 +134,8 @@ def _minutes(seconds: float) -> str:
 
 
 def _all_images(dataset: str, data: Path | None) -> LabelledImages:
-    from lnbnn.datasets import DATASETS
-    from lnbnn.datasets.published import load_set
+    from lnbnn.data import DATASETS
+    from lnbnn.data.published import load_set
     from lnbnn.registry import resolve
 
     return load_set(resolve(DATASETS, dataset, "data set"), data)
@@ -143,8 +143,8 @@ def _all_images(dataset: str, data: Path | None) -> LabelledImages:
 
 def _quick_images(dataset: str, data: Path | None, runs: Path) -> LabelledImages:
     """Images of a few classes of the set, or of the built-in photographs where the set is not at hand."""
-    from lnbnn.datasets.folder import LabelledImages, scan_folder
-    from lnbnn.datasets.toy import write_toy_set
+    from lnbnn.data.folder import LabelledImages, scan_folder
+    from lnbnn.data.toy import write_toy_set
 
     try:
         images = _all_images(dataset, data)

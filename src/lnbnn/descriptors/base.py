@@ -14,7 +14,7 @@ from lnbnn.features import ImageFeatures
 from lnbnn.settings import Configurable
 
 if TYPE_CHECKING:
-    from lnbnn.normalization import Normalization
+    from lnbnn.descriptors.normalization import Normalization
 
 __all__ = ["Descriptor", "StoredNetwork"]
 
@@ -65,14 +65,14 @@ class Descriptor(Configurable, ABC):
 
     def prepare(self, image: NDArray[np.generic]) -> NDArray[np.uint8]:
         """The picture that the descriptors are taken from: gray or RGB, of the size that features refer to."""
-        from lnbnn.images import resize_longest, to_gray  # here, so that listing the registry loads no OpenCV
+        from lnbnn.files.images import resize_longest, to_gray  # here, so that listing the registry loads no OpenCV
 
         assert self.longest_side is not None
         return resize_longest(to_gray(image), int(self.longest_side))
 
     def decode(self, data: bytes, *, name: str = "image") -> NDArray[np.uint8]:
         """The content of a picture file as :meth:`prepare` gives it."""
-        from lnbnn.images import decode_color, decode_gray
+        from lnbnn.files.images import decode_color, decode_gray
 
         if self.is_color:
             return self.prepare(decode_color(data, self.longest_side, name=name))

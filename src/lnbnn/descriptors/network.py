@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.descriptors.base import Descriptor, StoredNetwork
+from lnbnn.descriptors.normalization import Normalization
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.images import decode_color, resize, to_color
-from lnbnn.normalization import Normalization
+from lnbnn.files.images import decode_color, resize, to_color
 from lnbnn.settings import check_whole, plain
 
 __all__ = ["Network", "NetworkDescriptor", "cells_of_tokens"]

@@ -10,7 +10,7 @@ from lnbnn.descriptors.base import StoredNetwork
 from lnbnn.descriptors.network import Network, NetworkDescriptor
 from lnbnn.descriptors.onnx_file import MAX_FILE_BYTES, open_network
 from lnbnn.errors import InvalidInputError
-from lnbnn.regular_files import read_regular
+from lnbnn.files.regular import read_regular
 
 __all__ = ["OnnxNetwork"]
 

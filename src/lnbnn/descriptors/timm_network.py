@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lnbnn.descriptors.network import Network, NetworkDescriptor
 from lnbnn.errors import InvalidInputError, MissingExtraError, UnknownNameError
-from lnbnn.regular_files import read_regular
+from lnbnn.files.regular import read_regular
 
 try:
     import timm

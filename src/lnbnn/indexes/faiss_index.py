@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError
 from lnbnn.indexes.base import Index
-from lnbnn.indexes.faiss_kmeans import one_thread
-from lnbnn.indexes.faiss_lists import are_mapped, empty_copy, load_lists, make_lists, own_lists, save_lists
+from lnbnn.indexes.faiss_kmeans import check_memory, one_thread
+from lnbnn.indexes.faiss_lists import DIMS_A_CODE, are_mapped, empty_copy, load_lists, make_lists, own_lists, save_lists
 from lnbnn.indexes.faiss_tree import grow_tree
 from lnbnn.indexes.selection import rerank
 from lnbnn.settings import check_whole
@@ -117,6 +117,11 @@ class FaissIndex(Index):
         table = self._require_table()
         n_lists = min(self.n_lists or default_n_lists(n_rows), n_rows)
         n_sampled = min(n_rows, max(_TRAIN_ROWS_A_LIST * n_lists, _TRAIN_ROWS_FOR_CODES))
+        block = min(n_rows, _ROWS_A_BLOCK)
+        codes = n_rows * (
+            self._width // (2 * DIMS_A_CODE) if self._form == "ivf-4bit" else table.n_dims * table.dtype.itemsize
+        )
+        check_memory("building the index", (3 * n_sampled + 2 * block) * self._width * 4 + codes + 8 * n_rows)
         picked = np.sort(np.random.default_rng(self.seed).choice(n_rows, n_sampled, replace=False))
         sample = self._widen(table.take(picked))
         self._tree = grow_tree(sample, n_lists, seed=self.seed + 1, whole_numbers=table.dtype == np.uint8)

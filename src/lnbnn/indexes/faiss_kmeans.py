@@ -9,7 +9,13 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["kmeans_centers", "nearest_centers", "one_thread"]
+from lnbnn.memory import check_free
+
+__all__ = ["check_memory", "kmeans_centers", "nearest_centers", "one_thread"]
+
+# Measured: what the threads of FAISS reserve, though they use little of it.
+_ADDRESS_BYTES = 128 << 20
+_ADDRESS_BYTES_A_THREAD = 192 << 20
 
 
 def kmeans_centers(
@@ -82,6 +88,12 @@ def nearest_centers(
     with one_thread():
         squared, rows = index.search(np.ascontiguousarray(vectors, np.float32), n_nearest)
     return np.maximum(squared, 0.0), rows
+
+
+def check_memory(what: str, n_bytes: int) -> None:
+    """Raise :class:`~lnbnn.errors.LnbnnError` unless there is memory to train on so many bytes, copies included."""
+    reserved = _ADDRESS_BYTES + faiss.omp_get_max_threads() * _ADDRESS_BYTES_A_THREAD
+    check_free(what, n_bytes, n_bytes + reserved)
 
 
 @contextmanager

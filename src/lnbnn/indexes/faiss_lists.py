@@ -16,8 +16,8 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.arrays import load_array, save_array, save_stacked
 from lnbnn.errors import ModelFormatError
+from lnbnn.files.arrays import load_array, save_array, save_stacked
 from lnbnn.indexes.faiss_tree import CenterTree, tree_quantizer
 
 __all__ = ["DIMS_A_CODE", "are_mapped", "empty_copy", "load_lists", "make_lists", "own_lists", "save_lists"]

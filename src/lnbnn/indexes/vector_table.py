@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.arrays import load_array, save_stacked
 from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.files.arrays import load_array, save_stacked
 
 __all__ = ["VectorTable"]
 

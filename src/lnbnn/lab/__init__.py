@@ -1,0 +1,24 @@
+"""The tables and figures of the paper, one file each; ``lnbnn reproduce NAME`` runs them."""
+
+from __future__ import annotations
+
+from lnbnn.lab.base import Experiment, Part
+from lnbnn.lab.lab import Lab, PartStatus
+from lnbnn.registry import resolve
+
+__all__ = ["EXPERIMENTS", "Experiment", "Lab", "Part", "PartStatus", "get_experiment"]
+
+EXPERIMENTS: dict[str, str] = {
+    "table1": "lnbnn.lab.table1:EXPERIMENT",
+    "figure-k": "lnbnn.lab.figure_k:EXPERIMENT",
+    "figure-computation": "lnbnn.lab.figure_computation:EXPERIMENT",
+    "figure-scaling": "lnbnn.lab.figure_scaling:EXPERIMENT",
+    "table2": "lnbnn.lab.table2:EXPERIMENT",
+}
+"""Names of the experiments and their import strings."""
+
+
+def get_experiment(name: str) -> Experiment:
+    """The experiment of this name."""
+    found: Experiment = resolve(EXPERIMENTS, name, "experiment")
+    return found

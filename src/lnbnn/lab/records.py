@@ -1,0 +1,103 @@
+"""Run records: small JSON files that say what was run, with what, where, and what came out.
+
+Tables, figures and the README's numbers are drawn from records only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from lnbnn.errors import InvalidInputError
+from lnbnn.escaping import json_text
+from lnbnn.files.atomic import atomic_path
+from lnbnn.version import __version__
+
+__all__ = ["RunRecord", "make_record", "read_record", "results_digest", "write_record"]
+
+_PACKAGES = ("numpy", "faiss-cpu", "numba", "opencv-python-headless", "scikit-learn", "pillow")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run: the command that makes it again, its settings and seeds, where it ran, and its results."""
+
+    name: str
+    command: str
+    settings: dict[str, Any]
+    seeds: list[int]
+    results: dict[str, Any]
+    seconds: float
+    commit: str
+    date: str
+    versions: dict[str, str]
+    machine: dict[str, Any]
+
+
+def make_record(
+    name: str, command: str, *, settings: dict[str, Any], seeds: list[int], results: dict[str, Any], seconds: float
+) -> RunRecord:
+    """A record of a run that just ended, with this machine, these versions and this commit filled in."""
+    versions = {"lnbnn": __version__, "python": platform.python_version()}
+    versions |= {package: metadata.version(package) for package in _PACKAGES}
+    machine = {"cpu": _cpu_name(), "cores": os.cpu_count(), "memory_gib": _memory_gib(), "system": platform.system()}
+    date = datetime.now(UTC).date().isoformat()
+    return RunRecord(name, command, settings, seeds, results, round(seconds, 1), _commit(), date, versions, machine)
+
+
+def write_record(path: str | os.PathLike[str], record: RunRecord) -> None:
+    """Write a record as readable JSON, whole or not at all."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(target) as partial:
+        partial.write_text(json_text(asdict(record), indent=1) + "\n", encoding="utf-8")
+
+
+def read_record(path: str | os.PathLike[str]) -> RunRecord:
+    """Read a record; one that lacks a field, or has one too many, is refused."""
+    try:
+        fields = json.loads(Path(path).read_text(encoding="utf-8"))
+        record = RunRecord(**fields)
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidInputError(f"{path}: not a run record ({error}).") from error
+    for name, kind in (("name", str), ("command", str), ("settings", dict), ("seeds", list), ("results", dict)):
+        if not isinstance(getattr(record, name), kind):
+            raise InvalidInputError(f"{path}: {name} must be a {kind.__name__}; got {getattr(record, name)!r}.")
+    return record
+
+
+def results_digest(record: RunRecord) -> str:
+    """A short digest of a record's results: what a picture drawn from them carries."""
+    text = json.dumps(record.results, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _memory_gib() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None

@@ -1,0 +1,230 @@
+"""A model on disk: checksummed files that are never changed, and one manifest, replaced whole, that names them.
+
+Opening and checking are here, changes in :mod:`lnbnn.model.writer`. The layout is described in
+``docs/model-format.md``. Nothing in it is ever unpickled, and every size, count and path is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
+from lnbnn.files.locks import ReadLock
+from lnbnn.files.outputs import check_folder
+from lnbnn.files.regular import is_regular, not_regular, open_regular, read_regular
+from lnbnn.model.manifest import DATA_NAME, check_fields, short
+
+__all__ = [
+    "DATA_NAME",
+    "FORMAT",
+    "FORMAT_VERSION",
+    "MANIFEST",
+    "MAX_MANIFEST_BYTES",
+    "Snapshot",
+    "batch_folder",
+    "check_sizes",
+    "check_target",
+    "damaged_files",
+    "digest_of_manifest",
+    "file_digest",
+    "is_model",
+    "open_model",
+    "read_manifest",
+]
+
+FORMAT = "lnbnn-model"
+FORMAT_VERSION = 3
+MANIFEST = "manifest.json"
+
+MAX_MANIFEST_BYTES = 1 << 27
+_VERIFY_UP_TO_BYTES = 1 << 26  # of all files, smallest first, that are verified on opening; `lnbnn check` verifies all
+_READABLE = (2, FORMAT_VERSION)
+_FILE = re.compile(DATA_NAME.pattern + r"(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}){1,8}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A model folder as it was when opened: it stays whole while this is held, whatever a writer does."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    lock: ReadLock
+    trust_network: bool = False
+    """Whether the user allows a network outside the folder."""
+
+    @property
+    def data(self) -> Path:
+        """The folder of the files that make up the model."""
+        return self.folder / str(self.manifest["data"])
+
+
+def is_model(path: str | os.PathLike[str]) -> bool:
+    """Whether the folder holds a manifest."""
+    return is_regular(Path(path) / MANIFEST)
+
+
+def open_model(path: str | os.PathLike[str], *, trust_network: bool = False) -> Snapshot:
+    """Open a model folder for reading: manifest checked, files there and of their size, the small ones verified."""
+    folder = Path(path)
+    for _ in range(100):  # a writer may put a new manifest in place, and clean up, between the two steps
+        manifest = read_manifest(folder)
+        try:
+            lock = ReadLock(folder / manifest["data"])
+        except FileNotFoundError:
+            if read_manifest(folder)["generation"] == manifest["generation"]:
+                raise ModelFormatError(f"{folder / manifest['data']}: missing; {_FIT_AGAIN}") from None
+            continue
+        if read_manifest(folder)["data"] == manifest["data"]:
+            break
+    else:
+        raise LnbnnError(f"{path}: the model changes faster than it can be opened; try again.")
+    check_sizes(folder, manifest["files"])
+    left = _VERIFY_UP_TO_BYTES
+    for name, (size, digest) in sorted(manifest["files"].items(), key=lambda item: (item[1][0], item[0])):
+        left -= size
+        if left < 0:
+            break
+        if file_digest(folder / name) != digest:
+            raise ModelFormatError(f"{folder / name}: its checksum is wrong, the file is damaged; {_FIT_AGAIN}")
+    return Snapshot(folder, manifest, lock, trust_network)
+
+
+def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The checked manifest of a model folder: known format and version, its checksum right, every path inside."""
+    folder = Path(path)
+    manifest_path = folder / MANIFEST
+    if not folder.exists():
+        raise ModelFormatError(f"{path}: no such model folder; make one with: lnbnn fit IMAGES_DIR {path}")
+    if not os.path.lexists(manifest_path):
+        raise ModelFormatError(f"{path}: not a model folder ({MANIFEST} is missing); make one with: lnbnn fit")
+    try:
+        manifest = json.loads(read_regular(manifest_path, MAX_MANIFEST_BYTES).decode("utf-8"))
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise ValueError(f"its format is not {FORMAT!r}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelFormatError(f"{manifest_path}: cannot be read as a model's manifest ({error}).") from error
+    version = manifest.get("format_version")
+    if version not in _READABLE or isinstance(version, bool):
+        raise ModelFormatError(
+            f"{path}: model format {short(version)}, but this lnbnn reads formats {_READABLE[0]} and {_READABLE[1]}; "
+            "use the lnbnn that wrote it, or fit the model again."
+        )
+    try:
+        is_whole = manifest.pop("sha256", None) == digest_of_manifest(manifest)
+    except RecursionError:
+        is_whole = False
+    if not is_whole:
+        raise ModelFormatError(f"{manifest_path}: its checksum is wrong, the file is damaged; {_FIT_AGAIN}")
+    _check_fields(manifest_path, manifest)
+    _check_entries(folder)
+    return manifest
+
+
+_FIT_AGAIN = "copy the model again, or fit it again."
+
+
+def _check_fields(path: Path, manifest: dict[str, Any]) -> None:
+    generation, files = manifest.get("generation"), manifest.get("files")
+    if not isinstance(generation, int) or isinstance(generation, bool) or not 0 < generation < 10**15:
+        raise ModelFormatError(f"{path}: the generation must be a whole number; got {short(generation)}.")
+    data = manifest.get("data")
+    if not isinstance(data, str) or DATA_NAME.fullmatch(data) is None:
+        raise ModelFormatError(f"{path}: {short(data)} is not a folder inside the model folder.")
+    if not isinstance(files, dict):
+        raise ModelFormatError(f"{path}: the list of files is missing; {_FIT_AGAIN}")
+    for name, entry in files.items():
+        if _FILE.fullmatch(name) is None or name.split("/")[0] != data:
+            raise ModelFormatError(f"{path}: {short(name)} is not a path inside the model folder.")
+        fits = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], int) and isinstance(entry[1], str)
+        if not fits or entry[0] < 0 or _DIGEST.fullmatch(entry[1]) is None:
+            raise ModelFormatError(f"{path}: expected a size and a checksum for {name!r}; got {short(entry)}.")
+    check_fields(path, manifest)
+
+
+def _check_entries(folder: Path) -> None:
+    """Raise if anything but regular files and folders is in a model folder: a link leads out of it, a pipe hangs."""
+    try:
+        found = not_regular(folder)
+    except OSError as error:
+        raise ModelFormatError(f"{folder}: cannot be read ({error.strerror}); check its permissions.") from error
+    if found is not None:
+        raise ModelFormatError(f"{found}: a model holds regular files only, no links, pipes or devices; copy it again.")
+
+
+def check_sizes(folder: Path, files: dict[str, list[Any]]) -> None:
+    """Raise unless every file is there and of the size that the manifest states."""
+    for name, (size, _) in files.items():
+        file = folder / name
+        found = file.stat().st_size if is_regular(file) else None
+        if found != size:
+            state = "missing" if found is None else f"cut short or damaged, {found} bytes instead of {size}"
+            raise ModelFormatError(f"{file}: {state}; {_FIT_AGAIN}")
+
+
+def damaged_files(snapshot: Snapshot, progress: Callable[[int, int], None] | None = None) -> list[str]:
+    """Names of the files whose size or checksum is not what the manifest says; every byte is read."""
+    files = snapshot.manifest["files"]
+    damaged = []
+    for done, (name, (size, digest)) in enumerate(files.items(), start=1):
+        file = snapshot.folder / name
+        if not is_regular(file) or file.stat().st_size != size or file_digest(file) != digest:
+            damaged.append(name)
+        if progress is not None:
+            progress(done, len(files))
+    return damaged
+
+
+def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Raise unless a model can be written here: a new place, an empty folder, or a model that may be replaced.
+
+    It is tried out: a place that cannot be written to is refused before the work, and nothing is left there.
+    """
+    target = Path(os.path.abspath(path))
+    if os.path.exists(target) and not os.path.isdir(target):
+        raise InvalidInputError(f"{path}: a file is in the way; a model is a folder, choose another name.")
+    if not os.path.exists(target) or not _has_entries(target):
+        if os.path.islink(target):
+            raise InvalidInputError(f"{path}: a link to no model is in the way; give the folder that it leads to.")
+        if os.path.ismount(target):
+            raise InvalidInputError(f"{path}: a file system is mounted here; choose a folder inside it.")
+        check_folder(target.parent / f".{target.name}.partial-{'x' * 16}", shown=path)  # what write_model makes
+        return
+    if not is_model(target):
+        raise InvalidInputError(f"{path}: the folder holds other files; choose a new or empty folder for the model.")
+    if not overwrite:
+        raise InvalidInputError(f"{path}: a model is here already; choose another folder, or overwrite it (--force).")
+    check_folder(target, shown=path)
+
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except OSError as error:
+        raise InvalidInputError(f"{folder}: cannot be opened ({error.strerror}); check its permissions.") from error
+
+
+def batch_folder(data: Path, number: int) -> Path:
+    """Where the features of the images added as batch ``number`` are."""
+    return data / f"added-{number:06d}"
+
+
+def digest_of_manifest(manifest: dict[str, Any]) -> str:
+    """SHA-256 of a manifest, its own checksum left out."""
+    plain = {name: value for name, value in manifest.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

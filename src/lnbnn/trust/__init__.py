@@ -1,0 +1,1 @@
+"""How far to believe an answer: calibration, evidence, evaluation, audit."""

@@ -1,0 +1,292 @@
+"""What looks wrong in a set of labelled images, to the model that holds them: each is looked up without itself.
+
+One pass over the images finds labels that look wrong, near-duplicates, images that resemble nothing, and classes that
+are confused. :func:`audit` computes; :mod:`lnbnn.trust.audit_page` and the command line show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.classifiers.neighbors import NeighborClassifier, image_of_id
+from lnbnn.errors import InvalidInputError
+from lnbnn.reading.extraction import Progress, no_progress
+from lnbnn.trust.calibration import prominence
+from lnbnn.trust.mislabelled import doubts, standard_scores, wrong_label_probabilities
+
+__all__ = ["Audit", "ConfusedClasses", "NearDuplicate", "Stranger", "Suspect", "audit"]
+
+_SUSPECT_FROM = 0.3
+_SEED = 0  # of the wrong labels that are drawn
+_TWIN_SAMPLE = 500  # descriptors of an image that are asked for its twin
+_TWIN_SHARE = 0.5  # of them must find their nearest neighbour in one image for it to be a copy ...
+_TWIN_CLOSER = 0.25  # ... at less than this share of the squared distance that is usual
+_STRANGER_SHARE = 0.05  # of the images, those for which a class stands out least, may be strangers ...
+_STRANGER_BELOW = 0.25  # ... if it is not their own, or stands out less than this share of the usual
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """An image whose label looks wrong: without it, the model takes it for another class."""
+
+    id: int
+    name: str
+    label: Any
+    suggested: Any
+    probability: float
+    """That the label is wrong."""
+    doubt: float
+    """How far the suggested class stands above the label, in units of the spread of the image's scores."""
+    closest_id: int
+    closest_name: str
+    closest_label: Any
+    """The image that is most like it."""
+
+
+@dataclass(frozen=True)
+class NearDuplicate:
+    """Two images of which one holds most of what the other does; ``share`` of the descriptors find a twin there."""
+
+    id: int
+    name: str
+    label: Any
+    other_id: int
+    other_name: str
+    other_label: Any
+    share: float
+    same_bytes: bool
+
+    @property
+    def across_classes(self) -> bool:
+        """Whether the two have different labels: one of them must be wrong."""
+        return bool(self.label != self.other_label)
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """An image that no other resembles: no class stands out for it, its own included."""
+
+    id: int
+    name: str
+    label: Any
+    prominence: float
+    rank: int
+    """Of its label among all classes, 1 for the best."""
+
+
+@dataclass(frozen=True)
+class ConfusedClasses:
+    """Images of a class that are taken for another one."""
+
+    label: Any
+    answer: Any
+    n_images: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What :func:`audit` found, the most striking first."""
+
+    n_images: int
+    n_classes: int
+    accuracy: float
+    """Share of the images whose label the model finds again without them."""
+    suspects: tuple[Suspect, ...]
+    near_duplicates: tuple[NearDuplicate, ...]
+    strangers: tuple[Stranger, ...]
+    confused: tuple[ConfusedClasses, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain values for JSON."""
+        found = asdict(self)
+        for entry, pair in zip(found["near_duplicates"], self.near_duplicates, strict=True):
+            entry["across_classes"] = pair.across_classes
+        return found
+
+
+def audit(model: ImageClassifier, *, min_probability: float = _SUSPECT_FROM, progress: Progress = no_progress) -> Audit:
+    """Look up each labelled image of a model without itself, and list what looks wrong.
+
+    Parameters
+    ----------
+    model : a fitted model of the NBNN family, or a fusion of such
+    min_probability : float, default=0.3
+        List an image as mislabelled if its label is at least this probably wrong; see :mod:`lnbnn.trust.mislabelled`.
+    """
+    if not 0.0 <= min_probability <= 1.0:
+        raise InvalidInputError(f"min_probability must be from 0 to 1; got {min_probability}.")
+    if len(model.fitted_classes()) < 2:
+        raise InvalidInputError("an audit compares classes and needs at least two; the model has one.")
+    scores, twins = _look_up(model, progress)
+    labels = np.array([image.label for image in model.images_])
+    scales = np.array([model._score_scale(image.n_descriptors) for image in model.images_])
+    scaled = scores / scales[:, None]
+    alone = np.bincount(labels)[labels] < 2  # without itself its class is gone: nothing can be said of its label
+    probabilities = np.full(len(labels), -1.0)
+    if not alone.all():
+        probabilities[~alone] = wrong_label_probabilities(scaled[~alone], labels[~alone], seed=_SEED)
+    answers = np.argmax(scores, axis=1)
+    return Audit(
+        len(labels),
+        len(model.classes_),
+        float(np.mean(answers[~alone] == labels[~alone])) if not alone.all() else float("nan"),
+        _suspects(
+            model,
+            np.flatnonzero((answers != labels) & (probabilities >= min_probability)),
+            answers,
+            probabilities,
+            doubts(standard_scores(scaled), labels),
+            twins,
+        ),
+        _near_duplicates(model, twins),
+        _strangers(model, labels, scores),
+        _confused(model, labels, answers, alone),
+    )
+
+
+def _look_up(model: ImageClassifier, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
+    """Scores of each image without itself, and the image that is most like it; of a fusion, to its first method."""
+    if isinstance(model, NeighborClassifier) and model.has_patch_evidence:
+        return _look_up_in_index(model, progress)
+    from lnbnn.classifiers.fusion import LateFusion  # loads scikit-learn
+
+    if not isinstance(model, LateFusion):
+        raise InvalidInputError(f"method {model.method!r} cannot look up its images without themselves.")
+    found = [_look_up(member, progress) for member in model.estimators_]
+    return model.fused_scores([scores for scores, _ in found]), found[0][1]
+
+
+def _look_up_in_index(model: NeighborClassifier, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
+    n_classes = len(model.classes_)
+    places = {image.id: place for place, image in enumerate(model.images_)}
+
+    def work(vectors: NDArray[np.generic], own: range) -> NDArray[np.float64]:
+        totals = model._updates_of(vectors, own).totals(n_classes)
+        return np.array([*totals, *_twin(model, vectors[:: max(1, len(vectors) // _TWIN_SAMPLE)], own, places)])
+
+    found = model._leave_each_out(work, progress)
+    place, share, squared = found[:, n_classes:].T
+    usual = np.median(squared[np.isfinite(squared)]) if np.isfinite(squared).any() else 0.0
+    is_close = (share >= _TWIN_SHARE) & (squared <= _TWIN_CLOSER * usual)
+    return 0.0 - found[:, :n_classes], Twins(place.astype(np.int64), share, is_close)
+
+
+@dataclass(frozen=True, eq=False)
+class Twins:
+    """For each image: the place of the one most like it (-1: none), the share of its descriptors that say so, and
+    whether they are so close that one is a copy of the other."""
+
+    place: NDArray[np.int64]
+    share: NDArray[np.float64]
+    is_copy: NDArray[np.bool_]
+
+
+def _twin(
+    model: NeighborClassifier, vectors: NDArray[np.generic], own: range, places: dict[int, int]
+) -> tuple[float, float, float]:
+    """The image that holds the nearest neighbour of most vectors; their share and their median squared distance."""
+    squared, images = np.full(len(vectors), np.inf), np.full(len(vectors), -1, np.int64)
+    for index, _ in model._indexes():
+        distances, ids = index.search(vectors, 1, leave_out=own)
+        nearer = distances[:, 0] < squared
+        squared[nearer], images[nearer] = distances[nearer, 0], image_of_id(ids[nearer, 0])
+    if not (images >= 0).any():
+        return -1.0, 0.0, np.inf
+    numbers, counts = np.unique(images[images >= 0], return_counts=True)
+    twin = int(numbers[np.argmax(counts)])
+    return float(places.get(twin, -1)), counts.max() / len(vectors), float(np.median(squared[images == twin]))
+
+
+def _suspects(
+    model: ImageClassifier,
+    places: NDArray[np.intp],
+    answers: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    doubt: NDArray[np.float64],
+    twins: Twins,
+) -> tuple[Suspect, ...]:
+    classes = model.classes_.tolist()
+    found = []
+    for place in places:
+        image, closest = model.images_[place], model.images_[twins.place[place]]
+        found.append(
+            Suspect(
+                image.id,
+                image.name,
+                classes[image.label],
+                classes[answers[place]],
+                float(probabilities[place]),
+                float(doubt[place]),
+                closest.id,
+                closest.name,
+                classes[closest.label],
+            )
+        )
+    return tuple(sorted(found, key=lambda suspect: (-suspect.doubt, suspect.id)))
+
+
+def _near_duplicates(model: ImageClassifier, twins: Twins) -> tuple[NearDuplicate, ...]:
+    classes = model.classes_.tolist()
+    pairs: dict[tuple[int, int], float] = {}
+    for place in np.flatnonzero(twins.is_copy).tolist():
+        twin, share = int(twins.place[place]), float(twins.share[place])
+        key = (min(place, twin), max(place, twin))
+        pairs[key] = max(share, pairs.get(key, 0.0))
+    by_digest: dict[str, int] = {}
+    same: set[tuple[int, int]] = set()
+    for place, image in enumerate(model.images_):
+        if image.digest is not None:
+            first = by_digest.setdefault(image.digest, place)
+            if first != place:
+                same.add((first, place))
+                pairs[first, place] = 1.0
+    found = []
+    for (one, other), share in pairs.items():
+        a, b = model.images_[one], model.images_[other]
+        found.append(
+            NearDuplicate(
+                a.id, a.name, classes[a.label], b.id, b.name, classes[b.label], float(share), (one, other) in same
+            )
+        )
+    return tuple(sorted(found, key=lambda pair: (not pair.across_classes, -pair.share, pair.id)))
+
+
+def _strangers(model: ImageClassifier, labels: NDArray[np.int64], scores: NDArray[np.float64]) -> tuple[Stranger, ...]:
+    classes = model.classes_.tolist()
+    stands_out = prominence(scores)
+    ranks = 1 + (scores > scores[np.arange(len(labels)), labels][:, None]).sum(axis=1)
+    n_listed = int(np.ceil(_STRANGER_SHARE * len(labels)))
+    order = np.argsort(stands_out, kind="stable")[:n_listed]
+    return tuple(
+        Stranger(
+            model.images_[place].id,
+            model.images_[place].name,
+            classes[labels[place]],
+            float(stands_out[place]),
+            int(ranks[place]),
+        )
+        for place in order
+        if ranks[place] > 1 or stands_out[place] < _STRANGER_BELOW * np.median(stands_out)
+    )
+
+
+def _confused(
+    model: ImageClassifier, labels: NDArray[np.int64], answers: NDArray[np.int64], alone: NDArray[np.bool_]
+) -> tuple[ConfusedClasses, ...]:
+    classes = model.classes_.tolist()
+    counts = np.zeros((len(classes), len(classes)), np.int64)
+    np.add.at(counts, (labels[~alone], answers[~alone]), 1)
+    sizes = np.maximum(counts.sum(axis=1), 1)
+    np.fill_diagonal(counts, 0)
+    found = [
+        ConfusedClasses(classes[a], classes[b], int(counts[a, b]), float(counts[a, b] / sizes[a]))
+        for a, b in zip(*np.nonzero(counts), strict=True)
+        if counts[a, b] > 1 or sizes[a] <= 3
+    ]
+    return tuple(sorted(found, key=lambda pair: (-pair.n_images, -pair.share, str(pair.label))))

@@ -1,0 +1,201 @@
+"""The page of pictures of an audit: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lnbnn.errors import ImageReadError
+from lnbnn.escaping import html_text, shell_word
+from lnbnn.files.atomic import atomic_path
+from lnbnn.files.images import jpeg_thumbnail
+from lnbnn.trust.audit import Audit, NearDuplicate, Stranger, Suspect
+
+__all__ = ["audit_page", "write_audit_page"]
+
+_SIDE = 150
+_MAX_SHOWN = 200
+
+_STYLE = """
+body { font: 15px/1.4 system-ui, sans-serif; color: #222; background: #fafafa; }
+body { margin: 0 auto; max-width: 1180px; padding: 1.5em }
+h1 { font-size: 1.5em; margin: 0 0 .2em }
+h2 { font-size: 1.15em; margin: 2em 0 .2em }
+p { margin: .2em 0 .8em; color: #555 }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(340px, 1fr)); gap: 12px }
+.card { background: #fff; border: 1px solid #ddd; border-radius: 8px; padding: 10px; overflow-wrap: anywhere }
+.pair { display: flex; gap: 8px }
+figure { margin: 0; flex: 1; min-width: 0 }
+.picture { height: 150px; background: #f0f0f0; border-radius: 4px; color: #888 }
+.picture { display: flex; align-items: center; justify-content: center }
+img { max-width: 100%; max-height: 150px; display: block }
+figcaption { font-size: 12px; color: #555; margin-top: 3px }
+figcaption, span, code, td { white-space: pre-wrap }
+.wrong { color: #b3261e; font-weight: 600 }
+.right { color: #1b6e3c; font-weight: 600 }
+.bar { height: 7px; background: #e6e6e6; border-radius: 4px; margin: 2px 0 6px }
+.bar div { height: 100%; border-radius: 4px }
+code { font-size: 12px; background: #f0f0f0; padding: 2px 5px; border-radius: 4px }
+code { display: inline-block; margin-top: 4px }
+table { border-collapse: collapse; background: #fff }
+td, th { border: 1px solid #ddd; padding: 4px 10px; text-align: left }
+"""
+
+
+def write_audit_page(
+    path: str | os.PathLike[str],
+    audit: Audit,
+    *,
+    model: str = "model",
+    folders: Sequence[str | os.PathLike[str]] = (),
+) -> int:
+    """Write the page that :func:`audit_page` makes, whole or not at all; returns how many pictures it lacks."""
+    pictures = _Pictures(folders)
+    text = _page(audit, model, pictures)
+    with atomic_path(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    return pictures.n_missing
+
+
+def audit_page(audit: Audit, *, model: str = "model", folders: Sequence[str | os.PathLike[str]] = ()) -> str:
+    """The page as text.
+
+    Pictures are read from where the model says they were, but only from the given folders: a model may name any path.
+    One that is gone, or lies elsewhere, is named instead.
+    """
+    return _page(audit, model, _Pictures(folders))
+
+
+def _page(audit: Audit, model: str, pictures: _Pictures) -> str:
+    suspects = [_suspect(suspect, model, pictures) for suspect in audit.suspects[:_MAX_SHOWN]]
+    duplicates = [_duplicate(pair, model, pictures) for pair in audit.near_duplicates[:_MAX_SHOWN]]
+    strangers = [_stranger(stranger, model, pictures) for stranger in audit.strangers[:_MAX_SHOWN]]
+    parts = [
+        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>",
+        f"<title>Audit of {html_text(model)}</title><style>{_STYLE}</style>",
+        f"<h1>Audit of {html_text(model)}</h1>",
+        f"<p>{audit.n_images:,} images of {audit.n_classes:,} classes. Each was looked up as if the model lacked it: "
+        f"{100 * audit.accuracy:.1f} % got their own label back.</p>",
+        *_missing(pictures.n_missing, model),
+        *_section(
+            "Labels that look wrong",
+            "Without the image, the model takes it for another class. The bar: how probable it is that the label is "
+            "wrong. Left: the image; right: the one in the model that is most like it.",
+            suspects,
+            len(audit.suspects),
+        ),
+        *_section(
+            "Near-duplicates",
+            "One of the two holds most of what the other does; those with different labels come first.",
+            duplicates,
+            len(audit.near_duplicates),
+        ),
+        *_section(
+            "Images that nothing resembles",
+            "No class stands out for them, and least of all their own.",
+            strangers,
+            len(audit.strangers),
+        ),
+        "<h2>Classes that are confused</h2>",
+        _table(
+            ("class", "taken for", "images", "share of the class"),
+            ((c.label, c.answer, c.n_images, f"{100 * c.share:.0f} %") for c in audit.confused[:_MAX_SHOWN]),
+        ),
+        "</html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _missing(n_missing: int, model: str) -> list[str]:
+    if not n_missing:
+        return []
+    command = f"lnbnn audit {shell_word(model)} -o audit.html --images FOLDER"
+    return [f"<p>{n_missing} pictures are not shown: only those in folders that you name are. {_command(command)}</p>"]
+
+
+def _section(title: str, what: str, cards: Sequence[str], n_found: int) -> list[str]:
+    shown = "" if n_found <= len(cards) else f" The first {len(cards)} of {n_found} are shown."
+    body = f"<div class='grid'>{''.join(cards)}</div>" if cards else "<p>None.</p>"
+    return [f"<h2>{title} ({n_found})</h2><p>{what}{shown}</p>", body]
+
+
+def _suspect(suspect: Suspect, model: str, pictures: _Pictures) -> str:
+    closest = f"{html_text(suspect.closest_label)}, image {suspect.closest_id}"
+    return (
+        "<div class='card'><div class='pair'>"
+        + pictures.figure(suspect.name, f"image {suspect.id}")
+        + pictures.figure(suspect.closest_name, closest)
+        + "</div>"
+        + f"<div>label <span class='wrong'>{html_text(suspect.label)}</span>, "
+        + f"wrong with {100 * suspect.probability:.0f} %</div>"
+        + _bar(suspect.probability, "#b3261e")
+        + f"<div>looks like <span class='right'>{html_text(suspect.suggested)}</span></div>"
+        + _command(f"lnbnn relabel {shell_word(model)} --image {suspect.id} --label {shell_word(suspect.suggested)}")
+        + "</div>"
+    )
+
+
+def _duplicate(pair: NearDuplicate, model: str, pictures: _Pictures) -> str:
+    kind = "wrong" if pair.across_classes else "right"
+    how = "the same bytes" if pair.same_bytes else f"{100 * pair.share:.0f} % of the descriptors"
+    return (
+        "<div class='card'><div class='pair'>"
+        + pictures.figure(pair.name, f"image {pair.id}")
+        + pictures.figure(pair.other_name, f"image {pair.other_id}")
+        + f"</div><div><span class='{kind}'>{html_text(pair.label)}</span> and "
+        + f"<span class='{kind}'>{html_text(pair.other_label)}</span>, {how}</div>"
+        + _command(f"lnbnn remove {shell_word(model)} --image {pair.other_id}")
+        + "</div>"
+    )
+
+
+def _stranger(stranger: Stranger, model: str, pictures: _Pictures) -> str:
+    return (
+        "<div class='card'>"
+        + pictures.figure(stranger.name, f"image {stranger.id}")
+        + f"<div>label {html_text(stranger.label)}, number {stranger.rank} among the classes</div>"
+        + _command(f"lnbnn remove {shell_word(model)} --image {stranger.id}")
+        + "</div>"
+    )
+
+
+class _Pictures:
+    """Small copies of the pictures that lie in given folders, links resolved; counts those it has no copy of."""
+
+    def __init__(self, folders: Sequence[str | os.PathLike[str]]) -> None:
+        self._folders = [os.path.realpath(folder) for folder in folders]
+        self.n_missing = 0
+
+    def figure(self, name: str, caption: str) -> str:
+        try:
+            data = base64.b64encode(jpeg_thumbnail(self._inside(name), _SIDE)).decode("ascii")
+            picture = f"<img alt='' src='data:image/jpeg;base64,{data}'>"
+        except (ImageReadError, ValueError):  # ValueError: no path at all
+            self.n_missing += 1
+            picture = "picture not found"
+        file = html_text(os.path.basename(name))
+        return f"<figure><div class='picture'>{picture}</div><figcaption>{caption}<br>{file}</figcaption></figure>"
+
+    def _inside(self, name: str) -> str:
+        path = os.path.realpath(name)
+        if not any(os.path.commonpath([folder, path]) == folder for folder in self._folders):
+            raise ImageReadError(f"{name}: not in a folder that was named.")
+        return path
+
+
+def _command(text: str) -> str:
+    return f"<code>{html_text(text)}</code>"
+
+
+def _bar(share: float, color: str) -> str:
+    return (
+        f"<div class='bar' title='{100 * share:.0f} %'>"
+        f"<div style='width:{100 * share:.0f}%;background:{color}'></div></div>"
+    )
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    cells = "".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>{cells}</table>" if cells else "<p>None.</p>"

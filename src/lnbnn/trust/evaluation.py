@@ -1,0 +1,137 @@
+"""How well a classifier does on labelled images: mean per-class accuracy and the confusion matrix."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.errors import ImageReadError, InvalidInputError
+from lnbnn.escaping import csv_cell
+from lnbnn.files.atomic import atomic_path
+from lnbnn.reading.extraction import ImageLike, Progress, no_progress
+from lnbnn.reading.store import FeatureStore
+
+__all__ = ["NO_ANSWER", "Evaluation", "evaluate", "mean_per_class", "write_confusion"]
+
+NO_ANSWER = "(no answer)"
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What came out of an evaluation.
+
+    Parameters
+    ----------
+    labels : tuple
+        The true classes met, sorted; the rows of ``confusion``.
+    answers : tuple
+        The classes of the model, then :data:`NO_ANSWER` (in more brackets if a class is called so); the columns of
+        ``confusion``.
+    confusion : ndarray of shape (len(labels), len(answers))
+        How many images of a class got an answer.
+    seconds : float
+        Time taken to read and classify the images.
+    skipped : tuple of (name, reason)
+        Files that could not be read; they are not counted.
+    """
+
+    labels: tuple[Any, ...]
+    answers: tuple[Any, ...]
+    confusion: NDArray[np.int64]
+    seconds: float
+    skipped: tuple[tuple[str, str], ...]
+
+    @property
+    def n_images(self) -> int:
+        return int(self.confusion.sum())
+
+    @property
+    def per_class(self) -> dict[Any, float]:
+        """Share of each class's images that got the right answer."""
+        places = {answer: place for place, answer in enumerate(self.answers)}
+        return {
+            label: float(row[places[label]] / row.sum()) if label in places else 0.0
+            for label, row in zip(self.labels, self.confusion, strict=True)
+        }
+
+    @property
+    def mean_per_class_accuracy(self) -> float:
+        """Mean of the per-class accuracies: every class counts the same, whatever its number of images."""
+        return float(np.mean(list(self.per_class.values())))
+
+    def confusions(self, n: int = 10) -> list[tuple[Any, Any, int]]:
+        """The most frequent mistakes as (true class, answer, count)."""
+        mistakes = [
+            (label, answer, int(count))
+            for label, row in zip(self.labels, self.confusion, strict=True)
+            for answer, count in zip(self.answers, row, strict=True)
+            if count and answer != label
+        ]
+        return sorted(mistakes, key=lambda mistake: -mistake[2])[:n]
+
+
+def evaluate(
+    classifier: ImageClassifier,
+    images: Sequence[ImageLike],
+    labels: Sequence[Any],
+    *,
+    on_error: str = "skip",
+    store: FeatureStore | None = None,
+    progress: Progress = no_progress,
+) -> Evaluation:
+    """Classify labelled images and compare.
+
+    A class the model does not know counts, and all its images are wrong. So is an image with no descriptors. A file
+    that cannot be read is skipped and listed (``on_error="raise"``: raised).
+    """
+    if len(images) != len(labels) or not len(images):
+        raise InvalidInputError(f"expected as many labels as images, at least one; got {len(labels)}, {len(images)}.")
+    if on_error not in ("raise", "skip"):
+        raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
+    no_answer = NO_ANSWER
+    while no_answer in {*classifier.fitted_classes().tolist(), *labels}:
+        no_answer = f"({no_answer})"
+    answers = (*classifier.fitted_classes().tolist(), no_answer)
+    columns = {answer: place for place, answer in enumerate(answers)}
+    pairs: list[tuple[Any, int]] = []
+    skipped: list[tuple[str, str]] = []
+    start = time.perf_counter()
+    for done, (answer, label) in enumerate(zip(classifier.iter_answers(images, store=store), labels, strict=True), 1):
+        if answer.unreadable:
+            if on_error == "raise":
+                raise ImageReadError(answer.reason)
+            skipped.append((answer.name, str(answer.reason)))
+        else:
+            pairs.append((label, columns[no_answer if answer.label is None else answer.label]))
+        progress("classifying", done, len(images))
+    seconds = time.perf_counter() - start
+    if not pairs:
+        raise InvalidInputError(f"none of the {len(images)} images could be read: {skipped[0][1]}")
+    met = sorted({label for label, _ in pairs}, key=lambda label: (isinstance(label, str), label))
+    rows = {label: place for place, label in enumerate(met)}
+    confusion = np.zeros((len(met), len(answers)), np.int64)
+    np.add.at(confusion, ([rows[label] for label, _ in pairs], [column for _, column in pairs]), 1)
+    return Evaluation(tuple(met), answers, confusion, seconds, tuple(skipped))
+
+
+def mean_per_class(answers: NDArray[np.generic], truth: NDArray[np.generic]) -> float:
+    """Mean over the classes in ``truth`` of the share of right answers, from 0 to 1."""
+    return float(np.mean([np.mean(answers[truth == label] == label) for label in np.unique(truth)]))
+
+
+def write_confusion(path: str | os.PathLike[str], evaluation: Evaluation) -> None:
+    """The confusion matrix as CSV: a row a true class, a column an answer."""
+    with atomic_path(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["true class", *map(csv_cell, evaluation.answers)])
+        writer.writerows(
+            [csv_cell(label), *row] for label, row in zip(evaluation.labels, evaluation.confusion.tolist(), strict=True)
+        )

@@ -1,0 +1,114 @@
+"""Where in the picture the evidence lies: updates to per-pixel support, arrays only (drawing is in figures)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.classifiers.fusion import LateFusion
+from lnbnn.classifiers.neighbors import NeighborClassifier
+from lnbnn.errors import InvalidInputError
+from lnbnn.features import ImageFeatures
+from lnbnn.reading.extraction import ImageLike
+
+__all__ = ["Evidence", "explain", "support_map"]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Why an image got its answer.
+
+    Parameters
+    ----------
+    label, against : label
+        The class in question, and the class it is compared with (None: with the background alone).
+    support : ndarray of shape (n_descriptors,)
+        What each descriptor says for ``label`` (minus what it says for ``against``); positive speaks for it.
+    map : ndarray of shape (height, width)
+        The support spread evenly over each patch; its sum is the sum of the support.
+    features : ImageFeatures
+        The descriptors the support belongs to; of a fusion only where they lie.
+    ranking : tuple of (label, score)
+        All classes, best first.
+    """
+
+    label: Any
+    against: Any
+    support: NDArray[np.float64]
+    map: NDArray[np.float64]
+    features: ImageFeatures
+    ranking: tuple[tuple[Any, float], ...]
+
+
+def explain(classifier: ImageClassifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
+    """The evidence in an image for a class (by default the answer), alone or against another class.
+
+    Of a fusion, the descriptors of all its methods that have patch matches, each by its share of the fused score; the
+    others speak for the picture as a whole: they count in the ranking.
+    """
+    shares = classifier.shares(image) if isinstance(classifier, LateFusion) else [(1.0, classifier)]
+    classes = classifier.fitted_classes().tolist()
+    parts = []
+    totals = np.zeros(len(classes))
+    for share, member in shares:
+        if isinstance(member, NeighborClassifier) and member.has_patch_evidence:
+            parts.append((share, member.query_features(image), member.updates(image)))
+            totals += share * parts[-1][2].totals(len(classes))
+        else:
+            totals -= share * member.decision_function([image])[0]
+    if not parts:
+        method = shares[0][1].method
+        raise InvalidInputError(f"method {method!r} has no patch matches to show; use local-nbnn or nbnn.")
+    if not any(len(features) for _, features, _ in parts):
+        raise InvalidInputError("the picture has no descriptors (flat or too small): there is no evidence to show.")
+    ranking = classifier.ranking(0.0 - totals)
+    label = ranking[0][0] if label is None else label
+    place = _place(classes, label)
+    other = None if against is None else _place(classes, against)
+    if other == place:
+        raise InvalidInputError(f"label and against are the same class, {label!r}; name two.")
+    support = np.concatenate([share * -updates.of_class(place) for share, _, updates in parts])
+    if other is not None:
+        support = support + np.concatenate([share * updates.of_class(other) for share, _, updates in parts])
+    features = parts[0][1] if len(parts) == 1 else _side_by_side([features for _, features, _ in parts])
+    return Evidence(label, against, support, support_map(features, support), features, ranking)
+
+
+def _side_by_side(parts: list[ImageFeatures]) -> ImageFeatures:
+    """Where the descriptors of several methods lie, in the first one's picture; the descriptors themselves differ."""
+    width, height = parts[0].size
+    xy = np.concatenate([part.xy for part in parts])
+    scale = np.concatenate([part.scale * np.float32(max(width, height) / max(part.size)) for part in parts])
+    return ImageFeatures(np.zeros((len(xy), 1), np.uint8), xy, scale, (width, height))
+
+
+def support_map(features: ImageFeatures, support: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Spread each descriptor's support evenly over the pixels of its patch; the sum stays the same.
+
+    Returns
+    -------
+    ndarray of shape (height, width)
+    """
+    width, height = features.size
+    half = features.scale / 2.0
+    x, y = features.xy[:, 0] * width, features.xy[:, 1] * height
+    left = np.clip(np.floor(x - half), 0, width - 1).astype(np.intp)
+    right = np.clip(np.ceil(x + half), left + 1, width).astype(np.intp)
+    top = np.clip(np.floor(y - half), 0, height - 1).astype(np.intp)
+    bottom = np.clip(np.ceil(y + half), top + 1, height).astype(np.intp)
+    a_pixel = support / ((right - left) * (bottom - top))
+    corners = np.zeros((height + 1, width + 1))  # +v at two corners, -v at the others: running sums fill the patch
+    for rows, columns, sign in ((top, left, 1), (bottom, right, 1), (top, right, -1), (bottom, left, -1)):
+        np.add.at(corners, (rows, columns), sign * a_pixel)
+    return corners.cumsum(axis=0).cumsum(axis=1)[:height, :width]
+
+
+def _place(classes: list[Any], label: Any) -> int:
+    if label not in classes:
+        shown = ", ".join(map(str, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        raise InvalidInputError(f"the model has no class {label!r}; it knows {len(classes)}: {shown}")
+    return classes.index(label)
