@@ -21,7 +21,7 @@ from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
 from lnbnn.lab.records import make_record, write_record
-from lnbnn.presets import preset_params
+from lnbnn.params import preset_params
 from lnbnn.trust.audit import audit
 
 N_TRAIN = 15

@@ -24,7 +24,7 @@ from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.folder import LabelledImages, write_list
 from lnbnn.data.splits import split_images
 from lnbnn.lab.records import make_record, write_record
-from lnbnn.presets import PRESETS
+from lnbnn.params import PRESETS
 
 N_PREDICT = 41
 

@@ -27,15 +27,15 @@ from common import HERE, mean_per_class, options_parser, show
 from sklearn.linear_model import LogisticRegression
 
 from lnbnn import FeatureStore, LateFusion, LocalNBNN
-from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel
-from lnbnn.classifiers.pooled_svm import PooledSVM
+from lnbnn.classifiers.base import Classifier
+from lnbnn.classifiers.kernels import LocalNBNNKernel
+from lnbnn.classifiers.trained import PooledSVM
 from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
 from lnbnn.descriptors import make_descriptor
 from lnbnn.lab.records import make_record, write_record
-from lnbnn.presets import preset_params
+from lnbnn.params import preset_params
 from lnbnn.reading.extraction import features_of
 
 INVERSE_PENALTY = 100.0  # of logistic regression
@@ -118,7 +118,7 @@ def pooled(train: LabelledImages, test: LabelledImages, store: FeatureStore) -> 
 
 
 def run(
-    name: str, classifier: ImageClassifier, train: LabelledImages, test: LabelledImages, store: FeatureStore
+    name: str, classifier: Classifier, train: LabelledImages, test: LabelledImages, store: FeatureStore
 ) -> dict[str, Any]:
     """Fit and evaluate: accuracy, and times with the features at hand."""
     start = times_now()
@@ -140,7 +140,7 @@ def run(
 def fused_layers() -> LateFusion:
     """Local NBNN on two layers, of which one sees a larger picture, and SVMs on the pooled last one."""
     finer = {"descriptor": "deep@stage6", "descriptor_params": {"longest_side": 384}}
-    members: list[tuple[str, ImageClassifier]] = [
+    members: list[tuple[str, Classifier]] = [
         ("cells", LocalNBNN(**preset_params("deep"))),
         ("finer", LocalNBNN(**preset_params("deep") | finer)),
         ("pooled", PooledSVM(descriptor="deep")),
@@ -207,7 +207,7 @@ def cpu_times(classifier: LocalNBNN, test: LabelledImages) -> dict[str, float]:
     }
 
 
-def cpu_of_answers(classifier: ImageClassifier, test: LabelledImages) -> float:
+def cpu_of_answers(classifier: Classifier, test: LabelledImages) -> float:
     """CPU time of one image in ms, from file to answer, network and all."""
     paths = timed_paths(test)
     classifier.decision_function(paths[:1])

@@ -20,13 +20,13 @@ from common import HERE, mean_per_class, options_parser
 from deep import fused_layers
 
 from lnbnn import FeatureStore, LateFusion, LocalNBNN
-from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel
-from lnbnn.classifiers.pooled_svm import PooledSVM
+from lnbnn.classifiers.base import Classifier
+from lnbnn.classifiers.kernels import LocalNBNNKernel
+from lnbnn.classifiers.trained import PooledSVM
 from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.splits import split_images
 from lnbnn.lab.records import make_record, write_record
-from lnbnn.presets import preset_params
+from lnbnn.params import preset_params
 
 N_KNOWN, N_HELD = 10, 5
 
@@ -48,7 +48,7 @@ def two_layers() -> LateFusion:
     return LateFusion([("cells", cells()), ("finer", cells("deep@stage6", 384))])
 
 
-TRIALS: dict[str, ImageClassifier] = {
+TRIALS: dict[str, Classifier] = {
     "the preset": cells(),
     "224 pixels": cells(longest_side=224),
     "384 pixels": cells(longest_side=384),

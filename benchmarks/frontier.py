@@ -20,12 +20,12 @@ import numpy as np
 from common import HERE, mean_per_class, options_parser, show
 
 from lnbnn import DenseSIFT, LocalNBNN
-from lnbnn.classifiers.neighbors import image_of_id
+from lnbnn.classifiers.nbnn_family import image_of_id
 from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
 from lnbnn.lab.records import make_record, write_record
-from lnbnn.presets import preset_params
+from lnbnn.params import preset_params
 from lnbnn.reading.extraction import features_of
 
 GRIDS: dict[str, dict[str, Any]] = {

@@ -31,7 +31,7 @@ from lnbnn.data.splits import split_images
 from lnbnn.indexes import make_index
 from lnbnn.lab.records import make_record, write_record
 from lnbnn.model.folder import is_model
-from lnbnn.presets import preset_params
+from lnbnn.params import preset_params
 
 MODEL = HERE / "runs" / "large" / "model"
 FITTED = MODEL.parent / "fit.json"
@@ -125,7 +125,7 @@ def flann() -> dict[str, float]:
 
 def opening() -> dict[str, float]:
     """Seconds to open the model, the package imported before."""
-    import lnbnn.classifiers.local_nbnn
+    import lnbnn.classifiers.nbnn_family
     import lnbnn.descriptors.dense_sift
     import lnbnn.indexes.faiss_index
 

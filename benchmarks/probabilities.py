@@ -16,16 +16,16 @@ import numpy as np
 from common import HERE, options_parser
 
 from lnbnn.classifiers.fusion import LateFusion
-from lnbnn.classifiers.local_nbnn import LocalNBNN
-from lnbnn.classifiers.spatial_pyramid import SoftSpatialPyramid
+from lnbnn.classifiers.nbnn_family import LocalNBNN
+from lnbnn.classifiers.trained import SoftSpatialPyramid
 from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
 from lnbnn.lab.records import make_record, write_record
+from lnbnn.model.calibration import expected_calibration_error, fuse, log_probabilities, negative_log_likelihood
 from lnbnn.reading.extraction import features_of
 from lnbnn.reading.location import UNIT_LENGTH
 from lnbnn.reading.store import FeatureStore
-from lnbnn.trust.calibration import expected_calibration_error, fuse, log_probabilities, negative_log_likelihood
 
 N_CLASSES, N_TRAIN, N_TEST = 20, 15, 15
 DESCRIPTOR = {"bin_sizes": [8, 16], "step_px": 10}

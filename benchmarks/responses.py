@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 from common import HERE, kept_part, mean_per_class, options_parser, show
 
-from lnbnn.classifiers.machines import MACHINES, best_c_and_blend, held_out_scores, linear_machines
 from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.lab.base import Arrays
 from lnbnn.lab.lab import Lab
 from lnbnn.lab.parts import responses_part
 from lnbnn.lab.records import make_record, write_record
 from lnbnn.lab.table2 import SETTINGS
+from lnbnn.methods.machines import MACHINES, best_c_and_blend, held_out_scores, linear_machines
 from lnbnn.methods.responses import RESPONSES, own_and_response
 
 INPUTS = ("local-nbnn", "nbnn")

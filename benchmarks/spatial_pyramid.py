@@ -16,13 +16,13 @@ import numpy as np
 from common import options_parser
 from sklearn.model_selection import StratifiedKFold
 
-from lnbnn.classifiers.kernel_svm import fit_one_vs_all
-from lnbnn.classifiers.spatial_pyramid import SoftSpatialPyramid
+from lnbnn.classifiers.trained import SoftSpatialPyramid
 from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.splits import split_images
 from lnbnn.descriptors import make_descriptor
 from lnbnn.features import ImageFeatures
 from lnbnn.lab.records import make_record, write_record
+from lnbnn.methods.kernel_svm import fit_one_vs_all
 from lnbnn.methods.pyramid.codebook import Codebook, make_codebook
 from lnbnn.methods.pyramid.coding import Codes, soft_weights
 from lnbnn.methods.pyramid.kernels import intersection_kernel

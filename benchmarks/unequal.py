@@ -35,10 +35,10 @@ from lnbnn.descriptors import make_descriptor
 from lnbnn.files.atomic import atomic_path
 from lnbnn.lab.records import make_record, write_record
 from lnbnn.methods.affine_correction import apply_affine, fit_affine
+from lnbnn.params import resolve
 from lnbnn.reading.extraction import iter_features
 from lnbnn.reading.location import append_location
 from lnbnn.reading.store import FeatureStore
-from lnbnn.registry import resolve
 from lnbnn.trust.evaluation import evaluate
 
 HERE = Path(__file__).resolve().parent.parent

@@ -22,8 +22,8 @@ from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
 from lnbnn.lab.records import make_record, write_record
-from lnbnn.presets import preset_params
-from lnbnn.trust.calibration import expected_calibration_error
+from lnbnn.model.calibration import expected_calibration_error
+from lnbnn.params import preset_params
 from lnbnn.trust.figures import save_figure, unknown_figure
 
 N_KNOWN, N_TRAIN, N_TEST = 50, 15, 8

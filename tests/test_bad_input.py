@@ -25,7 +25,7 @@ from lnbnn.data import folder as folder_module
 from lnbnn.errors import InvalidInputError
 from lnbnn.indexes import faiss_lists, vector_table
 from lnbnn.model import writer as model_writer
-from lnbnn.registry import resolve
+from lnbnn.params import resolve
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

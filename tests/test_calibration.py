@@ -16,11 +16,10 @@ from test_classifiers import make
 
 from lnbnn import NBNN, AffineNBNN, LocalNBNN, load
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.classifiers.probabilities import cross_fitted_scores
+from lnbnn.classifiers.base import Classifier, cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.lab.records import read_record
-from lnbnn.trust.calibration import (
+from lnbnn.model.calibration import (
     expected_calibration_error,
     fit_fusion_weights,
     fit_temperature,
@@ -308,7 +307,7 @@ def test_progress(classifier):
     assert seen[-1] == ("classifying", 6, 6)
 
 
-class MeanBrightness(ImageClassifier):
+class MeanBrightness(Classifier):
     """A method that cannot leave an image out: the class whose mean first descriptor is nearest."""
 
     method = "mean"

@@ -19,9 +19,9 @@ from synthetic import flat_image, grating, grating_set, make_features, small_sif
 
 from lnbnn import NBNN, DenseSIFT, FeatureStore, ImageFeatures, LocalNBNN, classifiers, load
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.neighbors import NeighborClassifier, ids_of_image, image_of_id
+from lnbnn.classifiers.nbnn_family import MatchingClassifier, ids_of_image, image_of_id
 from lnbnn.errors import ImageReadError, InvalidInputError, UnknownNameError
-from lnbnn.registry import resolve
+from lnbnn.params import resolve
 
 SIFT_PARAMS = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}
 
@@ -55,7 +55,7 @@ def method(request):
 KERNEL_METHODS = ("local-nbnn-kernel", "nbnn-kernel")  # they leave each image out of its class
 
 NEIGHBOR_METHODS = [
-    name for name in sorted(CLASSIFIERS) if issubclass(resolve(CLASSIFIERS, name, "method"), NeighborClassifier)
+    name for name in sorted(CLASSIFIERS) if issubclass(resolve(CLASSIFIERS, name, "method"), MatchingClassifier)
 ]
 
 

@@ -29,7 +29,7 @@ from lnbnn.errors import ModelFormatError
 from lnbnn.escaping import guard_formula, line_text
 from lnbnn.indexes import vector_table
 from lnbnn.indexes.faiss_index import FaissIndex
-from lnbnn.presets import preset_params
+from lnbnn.params import preset_params
 
 CLASSES = ["checks", "columns", "rows"]
 COMMANDS = typer.main.get_command(app).commands

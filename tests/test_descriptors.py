@@ -12,12 +12,12 @@ from synthetic import noise_image
 import lnbnn
 from lnbnn import FeatureStore, LateFusion, LocalNBNN
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.pooled_svm import PooledSVM
+from lnbnn.classifiers.trained import PooledSVM
 from lnbnn.descriptors import DESCRIPTORS, make_descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError, MissingExtraError
 from lnbnn.model.changes import edit
+from lnbnn.params import resolve
 from lnbnn.reading.extraction import features_of
-from lnbnn.registry import resolve
 from lnbnn.trust.audit import audit
 from lnbnn.trust.evidence import explain
 

@@ -12,7 +12,7 @@ from lnbnn.cli import app
 from lnbnn.data import DATASETS
 from lnbnn.descriptors import DESCRIPTORS, make_descriptor
 from lnbnn.indexes import INDEXES
-from lnbnn.presets import PRESETS
+from lnbnn.params import PRESETS
 
 HERE = Path(__file__).resolve().parent.parent
 PAGES = sorted([*(HERE / "docs").glob("*.md"), HERE / "README.md", HERE / "CONTRIBUTING.md"])

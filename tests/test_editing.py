@@ -16,11 +16,11 @@ from synthetic import clustered_vectors, flat_image, grating, make_features
 import lnbnn
 from lnbnn import NBNN, LocalNBNN, load
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import InvalidInputError, ModelFormatError, ModelInUseError
 from lnbnn.model.changes import check_model, compact, edit, list_images, merge
 from lnbnn.model.folder import open_model
-from lnbnn.registry import resolve
+from lnbnn.params import resolve
 
 KINDS = {"local-nbnn": LocalNBNN, "nbnn": NBNN}
 
@@ -367,7 +367,7 @@ def test_a_method_merges_if_it_can_be_changed_and_says_so_if_not(name):
         with pytest.raises(InvalidInputError, match=f"{name}.*fit"):
             kind().absorb(kind())
     else:
-        assert kind.absorb is not ImageClassifier.absorb
+        assert kind.absorb is not Classifier.absorb
 
 
 def test_merge_refuses_other_settings(folder, method, tmp_path):

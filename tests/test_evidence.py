@@ -10,7 +10,7 @@ from synthetic import flat_image, grating_set, small_sift
 from lnbnn import ImageFeatures, LateFusion, LocalNBNN
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.errors import InvalidInputError
-from lnbnn.registry import resolve
+from lnbnn.params import resolve
 from lnbnn.trust.evidence import explain, support_map
 
 WITH_EVIDENCE = [

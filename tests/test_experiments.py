@@ -8,7 +8,7 @@ from PIL import Image
 from synthetic import grating_set
 from typer.testing import CliRunner
 
-from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel
+from lnbnn.classifiers.kernels import LocalNBNNKernel
 from lnbnn.cli import app
 from lnbnn.data.folder import scan_folder
 from lnbnn.errors import InvalidInputError

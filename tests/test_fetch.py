@@ -10,7 +10,7 @@ from lnbnn.data import DATASETS, download, fetch
 from lnbnn.data.fetch import fetch_set
 from lnbnn.data.folder import read_list
 from lnbnn.data.published import Archive
-from lnbnn.registry import resolve
+from lnbnn.params import resolve
 
 CONTENT = make_archive()
 

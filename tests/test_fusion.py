@@ -14,12 +14,12 @@ from synthetic import flat_image, grating_set, small_sift
 from test_calibration import MeanBrightness
 
 from lnbnn import NBNN, AffineNBNN, LateFusion, LocalNBNN, load
-from lnbnn.classifiers.probabilities import cross_fitted_scores
+from lnbnn.classifiers.base import cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+from lnbnn.model.calibration import fit_fusion_weights, log_probabilities
 from lnbnn.model.changes import calibrate, check_model, edit, list_images, merge
 from lnbnn.reading.extraction import no_progress
 from lnbnn.trust.audit import audit
-from lnbnn.trust.calibration import fit_fusion_weights, log_probabilities
 from lnbnn.trust.evaluation import evaluate
 from lnbnn.trust.evidence import explain
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lnbnn.classifiers.machines import MACHINES, Machines, choose_c_and_blend, linear_machines, train_machines
+from lnbnn.methods.machines import MACHINES, Machines, choose_c_and_blend, linear_machines, train_machines
 
 pytestmark = pytest.mark.parametrize("machine", sorted(MACHINES))
 

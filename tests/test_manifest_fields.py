@@ -12,7 +12,7 @@ from forged import forge_manifest
 from synthetic import make_features
 
 from lnbnn import NBNN, LateFusion, LocalNBNN, edit, load
-from lnbnn.classifiers.pooled_svm import PooledSVM
+from lnbnn.classifiers.trained import PooledSVM
 from lnbnn.errors import LnbnnError, ModelFormatError
 from lnbnn.model.changes import calibrate, check_model, compact, list_images, merge
 from lnbnn.model.manifest import short

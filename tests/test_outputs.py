@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import lnbnn
-from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import InvalidInputError
 from lnbnn.files.outputs import check_file, check_folder
 from lnbnn.model.folder import check_target
@@ -87,7 +87,7 @@ def test_commands_do_not_begin(places, photos, model, tmp_path, run_main, monkey
         raise AssertionError("it began")
 
     for name in ("fit", "absorb", "iter_answers", "_iter_scores"):
-        monkeypatch.setattr(ImageClassifier, name, begin)
+        monkeypatch.setattr(Classifier, name, begin)
     monkeypatch.setattr("lnbnn.files.images.read_bytes", begin)
     bad, file = tmp_path / "file" / "out", tmp_path / "missing" / "out"
     before = tree(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 from synthetic import flat_image, grating_set
 
 from lnbnn import DenseSIFT, LocalNBNN
-from lnbnn.classifiers.spatial_pyramid import HardSpatialPyramid
+from lnbnn.classifiers.trained import HardSpatialPyramid
 from lnbnn.errors import InvalidInputError
 from lnbnn.model.planning import plan_fit
 

@@ -8,10 +8,10 @@ from synthetic import make_features
 
 import lnbnn
 from lnbnn import LateFusion, LocalNBNN
-from lnbnn.classifiers.machines import linear_machines
-from lnbnn.classifiers.pooled_svm import PooledSVM
+from lnbnn.classifiers.trained import PooledSVM
 from lnbnn.descriptors.normalization import Normalizer
 from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.methods.machines import linear_machines
 from lnbnn.trust.evidence import explain
 
 

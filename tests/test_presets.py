@@ -7,7 +7,7 @@ from synthetic import grating_set
 
 from lnbnn import LocalNBNN
 from lnbnn.errors import UnknownNameError
-from lnbnn.presets import PRESETS, preset_params
+from lnbnn.params import PRESETS, preset_params
 
 
 def test_the_presets():

@@ -10,7 +10,7 @@ from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.descriptors import DESCRIPTORS
 from lnbnn.errors import LnbnnError, MissingExtraError, UnknownNameError
 from lnbnn.indexes import INDEXES
-from lnbnn.registry import resolve
+from lnbnn.params import resolve
 
 REGISTRIES = {"descriptor": DESCRIPTORS, "index": INDEXES, "method": CLASSIFIERS}
 ENTRIES = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry]

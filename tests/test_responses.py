@@ -8,7 +8,7 @@ from forged import forge_manifest
 from synthetic import grating_set
 
 from lnbnn import load
-from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel, NBNNKernel
+from lnbnn.classifiers.kernels import LocalNBNNKernel, NBNNKernel
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.methods.responses import RESPONSES, cell_totals, own_and_response, response_vectors
 from lnbnn.scoring import Updates

@@ -13,10 +13,10 @@ from sklearn.svm import SVC
 from synthetic import grating_set, make_features, small_sift
 
 from lnbnn import load
-from lnbnn.classifiers.kernel_svm import KernelMachines, fit_one_vs_all
-from lnbnn.classifiers.spatial_pyramid import HardSpatialPyramid, SoftSpatialPyramid
+from lnbnn.classifiers.trained import HardSpatialPyramid, SoftSpatialPyramid
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
+from lnbnn.methods.kernel_svm import KernelMachines, fit_one_vs_all
 from lnbnn.methods.pyramid.kernels import intersection_kernel
 
 KINDS = [HardSpatialPyramid, SoftSpatialPyramid]

@@ -14,8 +14,8 @@ from test_classifiers import make
 
 from lnbnn import LateFusion, load
 from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.model.calibration import false_accept_rates, prominence
 from lnbnn.model.changes import calibrate, edit
-from lnbnn.trust.calibration import false_accept_rates, prominence
 
 METHODS = ["local-nbnn", "nbnn", "nbnn-affine", "nbnn-log-odds"]
 

@@ -1,39 +1,19 @@
-"""Classifiers with scikit-learn's manners, one method a file; the registry maps public names to them."""
+"""Classifiers with scikit-learn's contract, in front of models; the registry maps public names to them."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from lnbnn.errors import ModelFormatError, UnknownNameError
-from lnbnn.model.folder import open_model
-from lnbnn.registry import resolve
+from lnbnn.methods import METHODS as CLASSIFIERS
 
 if TYPE_CHECKING:
-    from lnbnn.classifiers.base import ImageClassifier
+    from lnbnn.classifiers.base import Classifier
 
-__all__ = ["CLASSIFIERS", "COMBINATIONS", "INCREMENTAL", "load"]
-
-CLASSIFIERS = {
-    "local-nbnn": "lnbnn.classifiers.local_nbnn:LocalNBNN",
-    "nbnn": "lnbnn.classifiers.nbnn:NBNN",
-    "local-nbnn-kernel": "lnbnn.classifiers.nbnn_kernel:LocalNBNNKernel",
-    "nbnn-affine": "lnbnn.classifiers.affine_nbnn:AffineNBNN",
-    "nbnn-kernel": "lnbnn.classifiers.nbnn_kernel:NBNNKernel",
-    "nbnn-log-odds": "lnbnn.classifiers.log_odds_nbnn:LogOddsNBNN",
-    "pooled-svm": "lnbnn.classifiers.pooled_svm:PooledSVM",
-    "spm-hard": "lnbnn.classifiers.spatial_pyramid:HardSpatialPyramid",
-    "spm-soft": "lnbnn.classifiers.spatial_pyramid:SoftSpatialPyramid",
-}
-
-COMBINATIONS = {"fusion": "lnbnn.classifiers.fusion:LateFusion"}
-"""Methods made of other methods: saved and loaded as those are, but not chosen by name with plain settings."""
-
-INCREMENTAL = frozenset({"local-nbnn", "nbnn", "nbnn-log-odds"})
-"""Methods whose ``is_incremental`` is true: changing the folder of such a model need not load its class."""
+__all__ = ["CLASSIFIERS", "load"]
 
 
-def load(path: str | os.PathLike[str], *, trust_network: bool = False) -> ImageClassifier:
+def load(path: str | os.PathLike[str], *, trust_network: bool = False) -> Classifier:
     """Open a model folder written by a classifier's ``save``; large arrays are memory-mapped.
 
     Parameters
@@ -50,9 +30,7 @@ def load(path: str | os.PathLike[str], *, trust_network: bool = False) -> ImageC
     the files of an open model: they are memory-mapped, and one that is cut short ends the process (SIGBUS). To put
     another model in its place, copy it beside and rename.
     """
-    snapshot = open_model(path, trust_network=trust_network)
-    try:
-        kind = resolve({**CLASSIFIERS, **COMBINATIONS}, str(snapshot.manifest.get("method")), "method")
-    except UnknownNameError as error:
-        raise ModelFormatError(f"{path}: {error}") from error
-    return kind._from_snapshot(snapshot)
+    from lnbnn.model.model import load_model
+
+    classifier: Classifier = load_model(path, trust_network=trust_network).settings
+    return classifier

@@ -1,70 +1,125 @@
-"""What every classifier of images shares: from images to features, from scores to answers, and to a model folder."""
+"""scikit-learn's contract in front of a model: a constructor of settings, fit, predict, and everything by name.
+
+Importing ``sklearn.base`` loads SciPy's statistics and takes longer than opening a model and answering. What an
+estimator needs of it is little; scikit-learn itself is imported when one of its functions asks for the rest.
+"""
 
 from __future__ import annotations
 
-import logging
+import dataclasses
 import os
-import threading
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lnbnn.classifiers.answers import AnswerMixin
-from lnbnn.classifiers.estimator import check_is_fitted
-from lnbnn.classifiers.living import LivingMixin
-from lnbnn.descriptors import Descriptor, make_descriptor, network_fields, open_descriptor, write_network
-from lnbnn.descriptors.normalization import Normalizer
-from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+from lnbnn.descriptors import Descriptor, make_descriptor
+from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.model.folder import Snapshot
-from lnbnn.model.image_table import StoredImage, read_table, table_fields, write_table
-from lnbnn.model.intake import Intake, check_labels
-from lnbnn.model.writer import write_model
-from lnbnn.reading.extraction import ImageLike, Progress, features_of, map_in_order, no_progress
+from lnbnn.methods.base import Method
+from lnbnn.model.answers import Answer
+from lnbnn.model.folder import open_model
+from lnbnn.model.model import Model, open_snapshot
+from lnbnn.model.references_editor import ReferenceEditor
+from lnbnn.params import check_whole, plain
+from lnbnn.reading.extraction import ImageLike, Progress, name_of, no_progress
 from lnbnn.reading.store import FeatureStore
-from lnbnn.settings import check_whole, plain
-from lnbnn.version import __version__
+from lnbnn.references import Reference, can_be_held_out, check_labels
 
-__all__ = ["ImageClassifier", "ReferenceImage"]
+__all__ = ["Classifier", "cross_fitted_scores", "settings_class"]
 
-_logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ReferenceImage:
-    """One labelled image of a fitted model.
-
-    ``label`` is the place of its class in ``classes_``; the ``id`` stays with the image for as long as the model lives;
-    ``digest`` is the SHA-256 of its content.
-    """
-
-    name: str
-    label: int
-    n_descriptors: int
-    id: int
-    digest: str | None = None
+_Kind = TypeVar("_Kind")
 
 
-class ImageClassifier(LivingMixin, AnswerMixin):
-    """Base of all classifiers: images in, local descriptors between, scores out.
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
+def settings_class(kind: type[_Kind]) -> type[_Kind]:
+    """Give a class a constructor of its annotated settings and those of its bases."""
+    return dataclasses.dataclass(kw_only=True, eq=False, repr=False)(kind)
 
-    A subclass stores its settings in a constructor of its own, as scikit-learn asks, and writes the methods under
-    "what a method writes": how it takes in the features of labelled images, and how it scores those of a new one.
+
+@settings_class
+class Classifier:
+    """Images in, local descriptors between, scores out: settings, and the model that :meth:`fit` makes of them.
+
+    A subclass adds its settings as annotated attributes and writes :meth:`make_method`.
     """
 
     method: ClassVar[str]
     """The registry name."""
+    params_before: ClassVar[dict[str, Any]] = {}
+    """Settings of models that were saved before the setting was there."""
+    _estimator_type: ClassVar[str] = "classifier"
 
-    normalizer_: Normalizer | None
-    descriptor: str | Descriptor
-    descriptor_params: dict[str, Any] | None
-    n_jobs: int | None
-    random_state: int
+    model_: Model | None = dataclasses.field(default=None, init=False)
+    descriptor: str | Descriptor = "dense-sift"
+    descriptor_params: dict[str, Any] | None = None
+    n_jobs: int | None = None
+    random_state: int = 0
+
+    # ---- settings -----------------------------------------------------------------------------------------------
+
+    def make_method(self, descriptor: Descriptor) -> Method:
+        """The method, not yet fitted."""
+        raise NotImplementedError(f"{type(self).__name__} has no method")
+
+    def make_descriptor(self) -> Descriptor:
+        """The descriptor that the settings name, or are."""
+        if isinstance(self.descriptor, Descriptor):
+            if self.descriptor_params:
+                raise InvalidInputError("descriptor_params goes with a descriptor's name, not with an object.")
+            self.descriptor.check_params()
+            return self.descriptor
+        return make_descriptor(self.descriptor, self.descriptor_params)
+
+    def check_settings(self) -> None:
+        """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
+        self.make_descriptor()
+        check_whole("random_state", self.random_state, 0, (1 << 32) - 1)
+
+    def plain_params(self, descriptor: Descriptor | None = None) -> dict[str, Any]:
+        """The settings as plain values; the number of threads is left out, a descriptor object becomes its name."""
+        params = plain(self.get_params(deep=False) | {"descriptor": None})
+        del params["n_jobs"]
+        if descriptor is None:
+            descriptor = self.make_descriptor() if self.model_ is None else self.model_.descriptor
+        return {**params, "descriptor": descriptor.name, "descriptor_params": descriptor.settings()}
+
+    @classmethod
+    def param_names(cls) -> list[str]:
+        """Names of the settings, sorted."""
+        return sorted(field.name for field in dataclasses.fields(cls) if field.init)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name."""
+        return {name: getattr(self, name) for name in self.param_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name."""
+        for name, value in params.items():
+            if name not in self.param_names():
+                raise InvalidInputError(
+                    f"Invalid parameter {name!r} for {type(self).__name__}; its parameters: "
+                    f"{', '.join(self.param_names())}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.base import BaseEstimator, ClassifierMixin
+
+        return type("Tags", (ClassifierMixin, BaseEstimator), {})().__sklearn_tags__()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.model_ is not None
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in sorted(dataclasses.fields(self), key=lambda field: field.name)
+            if field.init and getattr(self, field.name) is not field.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     # ---- fitting ------------------------------------------------------------------------------------------------
 
@@ -77,12 +132,12 @@ class ImageClassifier(LivingMixin, AnswerMixin):
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> Self:
-        """Learn from labelled images.
+        """Learn from labeled images; whatever was learned before is forgotten.
 
         Parameters
         ----------
         X : sequence of path, image array or ImageFeatures
-            One entry an image.
+            One entry per image.
         y : sequence of str or int
             The class of each image.
         on_error : {"raise", "skip"}, default="raise"
@@ -95,241 +150,337 @@ class ImageClassifier(LivingMixin, AnswerMixin):
         """
         self.check_settings()
         images = list(X)
-        given = check_labels(y, len(images))
-        self.__dict__.pop("classes_", None)  # a fit that fails leaves no half-new model
-        self.__dict__.pop("temperature_", None)
-        self.descriptor_ = self._make_descriptor()
-        self.normalizer_ = None
-        self._start_fit()
-        intake = Intake(self.descriptor_)
-        self.skipped_: list[tuple[str, str]] = intake.skipped
-        kept: list[StoredImage] = []
-        found = intake.read(
-            images, given, first_id=0, on_error=on_error, n_jobs=self.n_jobs, store=store, progress=progress
-        )
-        for image, features in self._normalized(found):
-            self._add_image(features, image.id, image.label)
-            kept.append(image)
-        if not kept:
-            raise InvalidInputError(f"none of the {len(intake.skipped)} images can be used: {intake.skipped[0][1]}")
-        for label in sorted(set(given) - {image.label for image in kept}):
-            _logger.warning("class %r is left out: none of its images can be used", label)
-        self._set_images(kept)
-        self.next_id_, self.n_changes_, self._snapshot = len(kept), 0, None
-        self._end_fit(progress)
+        labels = check_labels(y, len(images))
+        self.model_ = None  # a fit that fails leaves no half-new model
+        self.model_ = Model.fit(self, images, labels, on_error=on_error, store=store, progress=progress)
         return self
 
-    def _normalized(
-        self, found: Iterator[tuple[StoredImage, ImageFeatures]]
-    ) -> Iterator[tuple[StoredImage, ImageFeatures]]:
-        """The same images with normalised descriptors; where that must be learnt, all of them are read first."""
-        normalization = self.descriptor_.normalization
-        images = found if normalization is None else list(found)
-        if normalization is not None and isinstance(images, list):
-            learnt_from = [features for _, features in images if features.descriptors.dtype != np.uint8]
-            self.normalizer_ = normalization.learn(learnt_from) if learnt_from else None
-        for image, features in images:
-            self._feature_kind = (features.n_dims, features.descriptors.dtype.name)
-            yield image, self.normalize(features)
-
-    def normalize(self, features: ImageFeatures) -> ImageFeatures:
-        """Features as the model compares them: float descriptors by what it learnt about them, others as they are."""
-        return features if self.normalizer_ is None else self.normalizer_.apply(features)
-
-    def image_features(self, image: ImageLike, store: FeatureStore | None = None) -> ImageFeatures:
-        """The features of an image, read from the store if they are there, as the model compares them."""
-        return self.normalize(features_of(image, self.descriptor_, store))
-
-    def _set_images(self, images: list[StoredImage]) -> None:
-        self.classes_, places = np.unique(np.asarray([image.label for image in images]), return_inverse=True)
-        self.images_ = [
-            ReferenceImage(image.name, int(place), image.n_descriptors, image.id, image.digest)
-            for image, place in zip(images, places, strict=True)
-        ]
-
-    # ---- answering ----------------------------------------------------------------------------------------------
-
-    def _iter_scores(
+    def partial_fit(
         self,
-        images: Sequence[ImageLike],
-        store: FeatureStore | None = None,
+        X: Sequence[ImageLike],
+        y: ArrayLike,
         *,
-        score: Callable[[ImageFeatures], NDArray[np.float64]] | None = None,
-    ) -> Iterator[NDArray[np.float64] | ImageReadError | None]:
-        """The scores of each image; None for one without descriptors, the error for one that cannot be read."""
-        self.fitted_classes()
-        score = self._scores if score is None else score
+        on_error: str = "raise",
+        store: FeatureStore | None = None,
+        progress: Progress = no_progress,
+    ) -> Self:
+        """Add labeled images, of known or new classes, to a fitted model; parameters as of :meth:`fit`.
 
-        def work(image: ImageLike) -> NDArray[np.float64] | ImageReadError | None:
-            try:
-                features = self.image_features(image, store)
-            except ImageReadError as error:
-                return error
-            return score(features) if len(features) else None
-
-        return map_in_order(work, images, self.n_jobs)
-
-    # ---- what a method writes -----------------------------------------------------------------------------------
-
-    def _start_fit(self) -> None:
-        """Make ready for the first image."""
-
-    def _resume_fit(self, keeps_structure: bool = False) -> None:
-        """Make ready for changes after a fit; only of methods that are incremental, as the three below.
-
-        With ``keeps_structure`` the indexes are known to bear the changes as they are.
+        The images get ids of their own, at the end of ``images_``. One whose content is in the model already is left
+        out and named in ``skipped_``. The features are read before anything is changed.
         """
+        if self.model_ is None:
+            return self.fit(X, y, on_error=on_error, store=store, progress=progress)
 
-    def _remove_image(self, image: StoredImage) -> None:
-        """Forget one labelled image."""
+        def add(editor: ReferenceEditor) -> None:
+            added = editor.add(X, y, on_error=on_error, n_jobs=self.n_jobs, store=store, progress=progress)
+            if not added and len(editor.doubles) < len(editor.skipped):
+                raise InvalidInputError(f"none of the {len(X)} images can be used: {editor.skipped[0][1]}")
+            self.fitted().skipped = editor.skipped
 
-    def _relabel_image(self, image: StoredImage, label: Any) -> None:
-        """Give one labelled image another label."""
+        return self._edit(add, progress)
 
-    def _compact(self, *, full: bool, progress: Progress) -> None:
-        """Make what is outgrown anew; with ``full`` also drop what is left of removed images."""
+    def remove(self, ids: int | Iterable[int], *, progress: Progress = no_progress) -> Self:
+        """Forget labeled images by their ids (those of ``images_``); a class without images goes with its last one."""
+        return self._edit(lambda editor: editor.remove(ids), progress)
 
-    def inconsistencies(self) -> list[str]:
-        """What does not fit together in a model whose files are whole, one line each; every row is looked at."""
-        return []
+    def relabel(self, ids: int | Iterable[int], label: Any, *, progress: Progress = no_progress) -> Self:
+        """Give labeled images, by their ids, another label, known or new."""
+        return self._edit(lambda editor: editor.relabel(ids, label), progress)
 
-    def absorb(self, other: ImageClassifier, *, progress: Progress = no_progress) -> list[tuple[int, int]]:
-        """Take in the images of another model of the same method and settings, under new ids.
+    def _edit(self, change: Callable[[ReferenceEditor], object], progress: Progress) -> Self:
+        model = self.fitted()
+        model.check_incremental()
+        editor = ReferenceEditor(
+            model.references,
+            model.next_id,
+            min_descriptors=model.method.min_descriptors(),
+            descriptor=lambda: model.descriptor,
+        )
+        change(editor)
+        if editor.n_changes:
+            model.apply(editor.change(), progress=progress)
+            model.next_id = max(model.next_id, editor.next_id)
+        return self
 
-        Returns
-        -------
-        list of (id in the other, id in this one)
-            The images left out because their content is here already.
-        """
-        raise InvalidInputError(f"models of method {self.method!r} cannot be merged; fit one on the images of both.")
+    # ---- what was fitted ----------------------------------------------------------------------------------------
 
-    def _min_descriptors(self) -> int:
-        """How many descriptors a model must hold for a search."""
-        return 1
+    def fitted(self) -> Model:
+        """The model, or scikit-learn's NotFittedError before :meth:`fit`."""
+        if self.model_ is None:
+            from sklearn.exceptions import NotFittedError
 
-    @abstractmethod
-    def _add_image(self, features: ImageFeatures, number: int, label: Any) -> None:
-        """Take in one labelled image that has descriptors; ``number`` is its id."""
-
-    @abstractmethod
-    def _end_fit(self, progress: Progress) -> None:
-        """All images are in, ``classes_`` and ``images_`` are set: finish."""
-
-    @abstractmethod
-    def _scores(self, features: ImageFeatures) -> NDArray[np.float64]:
-        """The score of each class for an image that has descriptors, higher is better; called from many threads."""
-
-    @abstractmethod
-    def _save_parts(self, folder: Path) -> None:
-        """Write what was fitted as files into the folder."""
-
-    @abstractmethod
-    def _load_parts(self, folder: Path) -> None:
-        """Read what :meth:`_save_parts` wrote; settings, ``classes_`` and ``images_`` are set already."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """One line that says how the answer is found."""
-
-    @property
-    @abstractmethod
-    def nbytes_(self) -> int:
-        """Bytes of memory that the fitted parts take, memory-mapped ones included."""
-
-    # ---- storing ------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model as a folder; see ``docs/model-format.md``. Opened again by :func:`lnbnn.load`."""
-        images = self.stored_images()
-        write_model(path, self._manifest(images), lambda folder: self._save_all(folder, images), overwrite=overwrite)
-
-    def _manifest(self, images: list[StoredImage]) -> dict[str, Any]:
-        return {
-            "lnbnn_version": __version__,
-            "method": self.method,
-            "params": self.plain_params(),
-            "is_incremental": self.is_incremental,
-            "min_descriptors": self._min_descriptors(),
-            "features": list(self._feature_kind),
-            **table_fields(images),
-            "next_id": self.next_id_,
-            "n_indexed": sum(image.n_descriptors for image in images),
-            "n_changes": self.n_changes_,
-            **network_fields(self.descriptor_),
-            **self._calibration_fields(),
-        }
-
-    def _save_all(self, folder: Path, images: list[StoredImage]) -> None:
-        self._save_parts(folder)
-        write_table(folder, images)
-        write_network(self.descriptor_, folder)
-        if self.normalizer_ is not None:
-            self.normalizer_.save(folder)
-
-    @classmethod
-    def _from_snapshot(cls, snapshot: Snapshot) -> Self:
-        """The fitted classifier that :meth:`save` wrote; the manifest's fields are checked as they are taken."""
-        folder, manifest = snapshot.folder, snapshot.manifest
-        try:
-            params = cls._stored_params(manifest)
-            descriptor = open_descriptor(manifest, snapshot.data, trust_network=snapshot.trust_network)
-            if "network" in manifest:
-                params = {**params, "descriptor": descriptor, "descriptor_params": None}
-            classifier = cls(**params)
-            classifier.check_settings()
-            classifier.descriptor_ = classifier._make_descriptor()
-            n_dims, dtype = manifest["features"]
-            classifier._feature_kind = (int(n_dims), str(dtype))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ModelFormatError(f"{folder}: the manifest is damaged ({error}); fit the model again.") from error
-        classifier.skipped_, classifier.next_id_, classifier.n_changes_ = [], 0, 0
-        warm_up = threading.Thread(target=classifier.descriptor_.warm_up)  # while the files are read
-        warm_up.start()
-        try:
-            classifier.normalizer_ = Normalizer.load(snapshot.data)
-            classifier._set_images(read_table(snapshot.data))
-            classifier._load_parts(snapshot.data)
-            classifier._follow(snapshot)
-        finally:
-            warm_up.join()
-        return classifier
-
-    @classmethod
-    def _stored_params(cls, manifest: dict[str, Any]) -> dict[str, Any]:
-        """The constructor's keywords that a manifest holds."""
-        params: dict[str, Any] = manifest["params"]
-        return params
-
-    def _reopen(self, snapshot: Snapshot) -> None:
-        n_jobs = self.n_jobs
-        self.__dict__ = type(self)._from_snapshot(snapshot).__dict__
-        self.n_jobs = n_jobs
-
-    def plain_params(self) -> dict[str, Any]:
-        """The settings as plain values; the number of threads is left out, a descriptor object becomes its name."""
-        params = plain(self.get_params(deep=False) | {"descriptor": None})
-        del params["n_jobs"]
-        descriptor = self.descriptor_ if hasattr(self, "descriptor_") else self._make_descriptor()
-        params["descriptor"] = descriptor.name
-        params["descriptor_params"] = descriptor.settings()
-        return params
-
-    # ---- checks -------------------------------------------------------------------------------------------------
-
-    def check_settings(self) -> None:
-        """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
-        self._make_descriptor()
-        check_whole("random_state", self.random_state, 0, (1 << 32) - 1)
-
-    def _make_descriptor(self) -> Descriptor:
-        if isinstance(self.descriptor, Descriptor):
-            if self.descriptor_params:
-                raise InvalidInputError("descriptor_params goes with a descriptor's name, not with an object.")
-            self.descriptor.check_params()
-            return self.descriptor
-        return make_descriptor(self.descriptor, self.descriptor_params)
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
+                "using this estimator."
+            )
+        return self.model_
 
     def fitted_classes(self) -> NDArray[np.generic]:
         """``classes_``, or scikit-learn's NotFittedError before :meth:`fit`."""
-        check_is_fitted(self, "classes_")
-        return self.classes_
+        return self.fitted().references.classes
+
+    @property
+    def classes_(self) -> NDArray[np.generic]:
+        """The labels, sorted."""
+        return self._own("classes_").references.classes
+
+    @property
+    def images_(self) -> list[Reference]:
+        """The labeled images, ids ascending."""
+        return list(self._own("images_").references)
+
+    @property
+    def places_(self) -> NDArray[np.int64]:
+        """The place of each image's label in ``classes_``."""
+        return self._own("places_").references.places
+
+    @property
+    def skipped_(self) -> list[tuple[str, str]]:
+        """(name, reason) of each image that the last fit or change left out."""
+        return self._own("skipped_").skipped
+
+    @property
+    def descriptor_(self) -> Descriptor:
+        """The descriptor in use."""
+        return self._own("descriptor_").descriptor
+
+    @property
+    def method_(self) -> Method:
+        """The fitted method."""
+        return self._own("method_").method
+
+    def _own(self, name: str) -> Model:
+        if self.model_ is None:  # as of an attribute that is not there: scikit-learn looks for them
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r} before fit")
+        return self.model_
+
+    def image_features(self, image: ImageLike, store: FeatureStore | None = None) -> ImageFeatures:
+        """The features of an image, read from the store if they are there, as the model compares them."""
+        return self.fitted().features(image, store)
+
+    def describe(self) -> str:
+        """One line that says how the answer is found."""
+        return self.fitted().describe()
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of memory that the model takes, memory-mapped parts included."""
+        return self._own("nbytes_").nbytes
+
+    # ---- answering ----------------------------------------------------------------------------------------------
+
+    def decision_function(
+        self, X: Sequence[ImageLike], *, store: FeatureStore | None = None, progress: Progress = no_progress
+    ) -> NDArray[np.float64]:
+        """A score for each image and class, higher is better; zeros for an image without descriptors.
+
+        Returns
+        -------
+        ndarray of shape (n_images, n_classes)
+        """
+        return self._rows(X, 0.0, self.fitted().iter_scores(list(X), store), progress)
+
+    def predict_proba(self, X: Sequence[ImageLike], *, progress: Progress = no_progress) -> NDArray[np.float64]:
+        """A probability for each image and class; all equal for an image without descriptors.
+
+        Returns
+        -------
+        ndarray of shape (n_images, n_classes)
+            Columns in the order of ``classes_``; each row sums to 1.
+        """
+        model = self.fitted()
+        if not model.is_calibrated:
+            self._not_yet("is not calibrated yet; call calibrate() before predict_proba.")
+        found = (
+            np.exp(row[-1]) if isinstance(row, np.ndarray) else row
+            for row in model.iter_scores(list(X), log_proba=True)
+        )
+        return self._rows(X, 1.0 / len(model.references.classes), found, progress)
+
+    def _rows(
+        self,
+        X: Sequence[ImageLike],
+        empty: float,
+        found: Iterable[NDArray[np.float64] | ImageReadError | None],
+        progress: Progress,
+    ) -> NDArray[np.float64]:
+        result = np.full((len(X), len(self.fitted_classes())), empty)
+        for row, entry in enumerate(found):
+            if isinstance(entry, ImageReadError):
+                raise entry
+            if entry is not None:
+                result[row] = entry
+            progress("classifying", row + 1, len(X))
+        return result
+
+    def predict(self, X: Sequence[ImageLike], *, reject: float | None = None) -> NDArray[np.generic]:
+        """The class with the highest score; of equal ones the first in ``classes_``.
+
+        Parameters
+        ----------
+        reject : float, optional
+            Of images of unknown classes, accept at most this share; images that are not accepted get None, in an array
+            of objects. The model must be calibrated for it: ``calibrate(unknown=True)``.
+        """
+        check_rate(reject)
+        scores = self.decision_function(X)
+        labels = self.fitted_classes()[np.argmax(scores, axis=1)]
+        if reject is None:
+            return labels
+        labels = labels.astype(object)
+        labels[self.false_accept_rates(scores) > reject] = None
+        return labels
+
+    def iter_answers(
+        self, X: Sequence[ImageLike], *, store: FeatureStore | None = None, reject: float | None = None
+    ) -> Iterator[Answer]:
+        """An :class:`~lnbnn.model.answers.Answer` per image, in order, each as soon as it is known.
+
+        A bad file does not stop the rest. With ``reject`` as of :meth:`predict`.
+        """
+        check_rate(reject)
+        model = self.fitted()
+        if reject is not None and not model.can_reject:
+            self._not_yet(_CANNOT_REJECT)
+        return model.iter_answers(list(X), store=store, reject=reject)
+
+    def ranking(self, scores: NDArray[np.float64]) -> tuple[tuple[Any, float], ...]:
+        """All classes with their scores, best first; equal ones in the order of ``classes_``."""
+        classes = self.fitted_classes().tolist()
+        return tuple((classes[place], float(scores[place])) for place in np.argsort(-scores, kind="stable"))
+
+    def score(self, X: Sequence[Any], y: ArrayLike) -> float:
+        """The share of the images that get their own label."""
+        return float(np.mean(np.asarray(self.predict(X)) == np.asarray(y)))
+
+    # ---- calibration --------------------------------------------------------------------------------------------
+
+    def calibrate(
+        self, held_out: ArrayLike | None = None, *, unknown: bool = False, progress: Progress = no_progress
+    ) -> Self:
+        """Fit the temperature of :meth:`predict_proba` on the labeled images, each scored as if it was not known.
+
+        The probability of class c is ``softmax(score / (scale * T))``: the scale belongs to the image and the
+        temperature T to the model, so that the ranking stays that of the scores.
+
+        Parameters
+        ----------
+        held_out : array of shape (n_images, n_classes), optional
+            Scores of ``images_`` by models that had not seen them, as :func:`cross_fitted_scores` gives. By default
+            the method's own leave-one-out scores. Images that are alone in their class are passed over: their rows do
+            not matter.
+        unknown : bool, default=False
+            Also score each image as if its whole class was not known: what :meth:`predict` with ``reject`` goes by. It
+            takes as long again, and at least three classes.
+        """
+        self.fitted().calibrate(held_out, unknown=unknown, progress=progress)
+        return self
+
+    def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
+        """The scores of each of ``images_`` as if it was not known, or None where the method cannot tell."""
+        return self.fitted().held_out_scores(progress)
+
+    def false_accept_rates(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The smallest rate at which ``predict(..., reject=rate)`` would accept images of these scores.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_images, n_classes), of :meth:`decision_function`
+        """
+        model = self.fitted()
+        if not model.can_reject:
+            self._not_yet(_CANNOT_REJECT)
+        return model.false_accept_rates(scores)
+
+    def _not_yet(self, what: str) -> None:
+        from sklearn.exceptions import NotFittedError
+
+        raise NotFittedError(f"This {type(self).__name__} {what}")
+
+    # ---- the folder ---------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model as a folder; see ``docs/model-format.md``. Opened again by :func:`lnbnn.load`."""
+        self.fitted().save(path, overwrite=overwrite)
+
+    def refresh(self, *, progress: Progress = no_progress) -> bool:
+        """Follow the folder that the model was opened from; whether anything had changed there.
+
+        Not to be called while other threads ask this model. A model changed in memory follows no folder any more.
+        """
+        model = self.fitted()
+        if model.snapshot is None:
+            raise InvalidInputError("only a model opened from a folder, and not changed since, can follow the folder.")
+        snapshot = open_model(model.snapshot.folder, trust_network=model.snapshot.trust_network)
+        if snapshot.manifest["generation"] == model.snapshot.manifest["generation"]:
+            return False
+        if snapshot.manifest["data"] == model.snapshot.manifest["data"]:
+            model.follow(snapshot, progress)
+            return True
+        n_jobs, self.__dict__ = self.n_jobs, open_snapshot(snapshot).settings.__dict__
+        self.n_jobs = n_jobs
+        self.fitted().settings = self.fitted().method.settings = self
+        return True
+
+
+_CANNOT_REJECT = "cannot reject yet; call calibrate(unknown=True) first."
+
+
+def check_rate(rate: float | None) -> None:
+    """Raise unless a rate to reject by is a number between 0 and 1."""
+    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.0 < rate < 1.0):
+        raise InvalidInputError(f"reject must be the share of unknown images to accept, between 0 and 1; got {rate!r}.")
+
+
+def cross_fitted_scores(
+    classifier: Classifier,
+    X: Sequence[ImageLike],
+    y: Sequence[Any],
+    *,
+    n_folds: int = 5,
+    store: FeatureStore | None = None,
+    progress: Progress = no_progress,
+) -> NDArray[np.float64]:
+    """Scores of the images a classifier was fitted on, by copies of it that were fitted without them.
+
+    For methods that cannot leave one image out of a fitted model. Every class is dealt over ``n_folds`` parts by
+    ``random_state``; a copy fitted on the other parts scores each. An image that is alone in its class is in every
+    copy, and its row is NaN.
+
+    Parameters
+    ----------
+    classifier : Classifier
+        Fitted on X and y.
+    X, y
+        What it was fitted on, images that it skipped included.
+
+    Returns
+    -------
+    ndarray of shape (n_images, n_classes), in the order of ``classifier.images_``
+    """
+    from sklearn.base import clone
+
+    check_whole("n_folds", n_folds, 2, 1 << 30)
+    references = classifier.fitted().references
+    skipped = {name for name, _ in classifier.skipped_}
+    kept = [place for place, image in enumerate(X) if name_of(image, place) not in skipped]
+    labels = references.places
+    if len(kept) != len(labels) or [y[place] for place in kept] != [image.label for image in references]:
+        raise InvalidInputError("X and y must be those the classifier was fitted on.")
+    order = np.random.default_rng(classifier.random_state).permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    folds = np.empty(len(labels), dtype=np.intp)
+    folds[order] = np.arange(len(labels)) % n_folds
+    folds[~can_be_held_out(labels)] = -1
+    result = np.full((len(labels), len(references.classes)), np.nan)
+    for fold in range(n_folds):
+        held = np.flatnonzero(folds == fold)
+        rest = np.flatnonzero(folds != fold)
+        if len(held):
+            copy = clone(classifier).fit([X[kept[i]] for i in rest], [y[kept[i]] for i in rest], store=store)
+            found = copy.fitted().iter_scores([X[kept[i]] for i in held], store)
+            for row, scores in zip(held, found, strict=True):
+                result[row] = scores
+        progress("fitting without each part", fold + 1, n_folds)
+    return result

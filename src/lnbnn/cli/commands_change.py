@@ -21,7 +21,7 @@ from lnbnn.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from lnbnn.model.image_table import StoredImage
+    from lnbnn.references import Reference
 
 __all__ = ["add", "calibrate", "check", "compact", "list_", "merge", "relabel", "remove"]
 
@@ -261,7 +261,7 @@ def _parse_ids(*given: list[str] | None) -> list[int]:
     return ids
 
 
-def _as_json(image: StoredImage) -> dict[str, Any]:
+def _as_json(image: Reference) -> dict[str, Any]:
     return {
         "id": image.id,
         "label": image.label,
@@ -271,6 +271,6 @@ def _as_json(image: StoredImage) -> dict[str, Any]:
     }
 
 
-def _write_csv(images: list[StoredImage]) -> None:
+def _write_csv(images: list[Reference]) -> None:
     rows = [[image.id, image.label, image.n_descriptors, image.name] for image in images]
     print_csv([["id", "label", "n_descriptors", "path"], *rows])

@@ -30,7 +30,7 @@ def data(
     from lnbnn.data import DATASETS
     from lnbnn.data.fetch import fetch_set
     from lnbnn.files.outputs import check_folder
-    from lnbnn.registry import resolve
+    from lnbnn.params import resolve
 
     check_folder(folder)
     kind = resolve(DATASETS, name, "set of images")

@@ -27,11 +27,10 @@ from lnbnn.cli.console import (
 )
 from lnbnn.escaping import shell_word
 from lnbnn.indexes import INDEXES
-from lnbnn.presets import PRESETS, preset_params
-from lnbnn.registry import resolve
+from lnbnn.params import PRESETS, preset_params, resolve
 
 if TYPE_CHECKING:
-    from lnbnn.classifiers.base import ImageClassifier
+    from lnbnn.classifiers.base import Classifier
     from lnbnn.reading.store import FeatureStore
 
 __all__ = ["fit", "tune"]
@@ -257,7 +256,7 @@ def _check_chosen(methods: list[str], chosen: set[str]) -> None:
         raise typer.BadParameter(f"method {methods[0]!r} has no {name}; its settings: {', '.join(known[0])}")
 
 
-def _make_classifier(method: str, params: dict[str, Any]) -> ImageClassifier:
+def _make_classifier(method: str, params: dict[str, Any]) -> Classifier:
     """The classifier with those of these settings that it has."""
     kind = resolve(CLASSIFIERS, method, "method")
     names = kind._get_param_names()
@@ -268,8 +267,8 @@ def _make_classifier(method: str, params: dict[str, Any]) -> ImageClassifier:
 
 
 def _within_memory(
-    classifier: ImageClassifier, paths: Sequence[str], max_memory: int | None, store: FeatureStore | None
-) -> ImageClassifier:
+    classifier: Classifier, paths: Sequence[str], max_memory: int | None, store: FeatureStore | None
+) -> Classifier:
     """Say what the fit will take, if it is much or a limit was given; make the grid coarser where the limit asks."""
     from lnbnn.model.planning import plan_fit
 
@@ -304,9 +303,9 @@ def _items_of(items: list[str] | None, number: int, n_descriptors: int) -> list[
     return result
 
 
-def _fused(members: list[ImageClassifier], jobs: int | None) -> ImageClassifier:
+def _fused(members: list[Classifier], jobs: int | None) -> Classifier:
     parts = [(f"part{number}", member) for number, member in enumerate(members, start=1)]
-    fusion: ImageClassifier = resolve(COMBINATIONS, "fusion", "method")(parts, n_jobs=jobs)
+    fusion: Classifier = resolve(COMBINATIONS, "fusion", "method")(parts, n_jobs=jobs)
     with usage_errors():
         fusion.check_settings()
     return fusion

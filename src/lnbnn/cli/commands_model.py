@@ -22,8 +22,8 @@ from lnbnn.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from lnbnn.classifiers.answers import Answer
-    from lnbnn.classifiers.base import ImageClassifier
+    from lnbnn.classifiers.base import Classifier
+    from lnbnn.model.answers import Answer
 
 __all__ = ["evaluate", "explain", "info", "predict"]
 
@@ -114,7 +114,7 @@ def _answer_json(answer: Answer, ranking: Any, reject: float | None) -> dict[str
     return content if answer.reason is None else content | {"error": answer.reason}
 
 
-def _ready_to_reject(model: Path, classifier: ImageClassifier, trust_network: bool) -> ImageClassifier:
+def _ready_to_reject(model: Path, classifier: Classifier, trust_network: bool) -> Classifier:
     """The classifier, calibrated; what that takes is stored in the model, if it can be written to."""
     from lnbnn.classifiers import load
     from lnbnn.errors import InvalidInputError, LnbnnError
@@ -287,7 +287,7 @@ def info(
         print_table(["class", "images", "descriptors"], [(name, n, f"{d:,}") for name, (n, d) in per_class.items()])
 
 
-def _as_model_labels(classifier: ImageClassifier, labels: Any) -> list[Any]:
+def _as_model_labels(classifier: Classifier, labels: Any) -> list[Any]:
     """Folder names as the model's labels: whole numbers where the model was fitted on such."""
     if classifier.classes_.dtype.kind not in "iu":
         return list(labels)

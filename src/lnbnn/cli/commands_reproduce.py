@@ -136,7 +136,7 @@ def _minutes(seconds: float) -> str:
 def _all_images(dataset: str, data: Path | None) -> LabelledImages:
     from lnbnn.data import DATASETS
     from lnbnn.data.published import load_set
-    from lnbnn.registry import resolve
+    from lnbnn.params import resolve
 
     return load_set(resolve(DATASETS, dataset, "data set"), data)
 

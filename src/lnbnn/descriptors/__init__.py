@@ -8,7 +8,7 @@ from typing import Any
 from lnbnn.descriptors.base import Descriptor, StoredNetwork
 from lnbnn.errors import ModelFormatError, UntrustedNetworkError
 from lnbnn.files.regular import read_regular
-from lnbnn.registry import resolve
+from lnbnn.params import resolve
 
 __all__ = ["DESCRIPTORS", "Descriptor", "make_descriptor", "network_fields", "open_descriptor", "write_network"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.settings import Configurable
+from lnbnn.params import Configurable
 
 if TYPE_CHECKING:
     from lnbnn.descriptors.normalization import Normalization

@@ -20,7 +20,7 @@ from lnbnn.compiled import compiled
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.settings import check_whole
+from lnbnn.params import check_whole
 
 __all__ = ["DenseSIFT"]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
+from lnbnn.params import check_whole
 from lnbnn.reading.location import UNIT_LENGTH
-from lnbnn.settings import check_whole
 
 __all__ = ["KeypointSIFT"]
 

@@ -16,7 +16,7 @@ from lnbnn.descriptors.normalization import Normalization
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
 from lnbnn.files.images import decode_color, resize, to_color
-from lnbnn.settings import check_whole, plain
+from lnbnn.params import check_whole, plain
 
 __all__ = ["Network", "NetworkDescriptor", "cells_of_tokens"]
 

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from lnbnn.errors import InvalidInputError
+from lnbnn.files.atomic import PARTIAL
 
 __all__ = ["check_file", "check_folder"]
 
@@ -26,7 +27,7 @@ def check_folder(path: str | os.PathLike[str], *, shown: str | os.PathLike[str] 
         if not there.is_dir():
             what = "a link that leads nowhere" if there.is_symlink() and not there.exists() else "not a folder"
             raise NotADirectoryError(errno.ENOTDIR, f"{there} is {what}")
-        with tempfile.TemporaryDirectory(prefix=".lnbnn-", dir=there) as probe:
+        with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=there) as probe:
             os.makedirs(Path(probe, *reversed(missing)), exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: no path at all
         reason = getattr(error, "strerror", None) or error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lnbnn.indexes.base import Index, LeaveOut
-from lnbnn.registry import resolve
+from lnbnn.params import resolve
 
 __all__ = ["INDEXES", "Index", "LeaveOut", "make_index"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.indexes.vector_table import VectorTable
-from lnbnn.settings import Configurable
+from lnbnn.params import Configurable
 
 __all__ = ["Index", "LeaveOut"]
 

@@ -15,7 +15,7 @@ from lnbnn.indexes.faiss_kmeans import check_memory, one_thread
 from lnbnn.indexes.faiss_lists import DIMS_A_CODE, are_mapped, empty_copy, load_lists, make_lists, own_lists, save_lists
 from lnbnn.indexes.faiss_tree import grow_tree
 from lnbnn.indexes.selection import rerank
-from lnbnn.settings import check_whole
+from lnbnn.params import check_whole
 
 __all__ = ["FaissIndex", "default_n_lists"]
 

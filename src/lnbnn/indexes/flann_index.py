@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import MissingExtraError
 from lnbnn.indexes.base import Index
-from lnbnn.settings import check_whole
+from lnbnn.params import check_whole
 
 try:
     import pyflann_ibeis as pyflann

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lnbnn.lab.base import Experiment, Part
 from lnbnn.lab.lab import Lab, PartStatus
-from lnbnn.registry import resolve
+from lnbnn.params import resolve
 
 __all__ = ["EXPERIMENTS", "Experiment", "Lab", "Part", "PartStatus", "get_experiment"]
 

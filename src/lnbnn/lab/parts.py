@@ -8,18 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.classifiers.machines import train_machines
-from lnbnn.classifiers.nbnn_kernel import totals_by_cell
-from lnbnn.classifiers.neighbors import NeighborClassifier
+from lnbnn.classifiers.base import Classifier
+from lnbnn.classifiers.kernels import totals_by_cell
+from lnbnn.classifiers.nbnn_family import MatchingClassifier
 from lnbnn.data.folder import LabelledImages
 from lnbnn.indexes import make_index
 from lnbnn.lab.base import Arrays, Part
 from lnbnn.lab.lab import Lab
+from lnbnn.methods.machines import train_machines
 from lnbnn.methods.responses import own_and_response
+from lnbnn.params import plain, resolve
 from lnbnn.reading.extraction import features_of, map_in_order
-from lnbnn.registry import resolve
-from lnbnn.settings import plain
 from lnbnn.trust.evaluation import mean_per_class
 
 __all__ = ["accuracy", "full_params", "kernel_part", "per_class", "responses_part", "scores_part", "truth_of"]
@@ -35,7 +34,7 @@ def responses_part(method: str, split: dict[str, int], params: dict[str, Any]) -
 
     def compute(lab: Lab) -> Arrays:
         train, test = lab.split(split["n_train"], split["n_test"], split["seed"])
-        classifier = cast(NeighborClassifier, _fit(lab, method, params, train))
+        classifier = cast(MatchingClassifier, _fit(lab, method, params, train))
 
         def work(vectors: NDArray[np.generic], own: range | None) -> NDArray[np.float64]:
             return np.append(totals_by_cell(classifier, vectors, own, levels=2), len(vectors))
@@ -110,19 +109,19 @@ def scores_part(method: str, split: dict[str, int], params: dict[str, Any]) -> P
 
 def full_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
     """All settings of a method, descriptor and index included: a part is done again when a default changes."""
-    classifier: ImageClassifier = resolve(CLASSIFIERS, method, "method")(**params)
+    classifier: Classifier = resolve(CLASSIFIERS, method, "method")(**params)
     found = classifier.plain_params()
     if "index" in found:
         found["index_params"] = plain(make_index(found["index"], found["index_params"]).settings())
     return found
 
 
-def _fit(lab: Lab, method: str, params: dict[str, Any], train: LabelledImages) -> ImageClassifier:
-    classifier: ImageClassifier = resolve(CLASSIFIERS, method, "method")(**params, n_jobs=lab.n_jobs)
+def _fit(lab: Lab, method: str, params: dict[str, Any], train: LabelledImages) -> Classifier:
+    classifier: Classifier = resolve(CLASSIFIERS, method, "method")(**params, n_jobs=lab.n_jobs)
     return classifier.fit(train.paths, train.labels, store=lab.store, progress=lab.progress)
 
 
-def truth_of(classifier: ImageClassifier, images: LabelledImages) -> NDArray[np.int64]:
+def truth_of(classifier: Classifier, images: LabelledImages) -> NDArray[np.int64]:
     """The true class of each image as its place in ``classes_``."""
     return np.searchsorted(classifier.fitted_classes(), np.asarray(images.labels))
 

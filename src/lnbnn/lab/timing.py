@@ -10,28 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.neighbors import NeighborClassifier
+from lnbnn.classifiers.nbnn_family import MatchingClassifier
 from lnbnn.features import ImageFeatures
 from lnbnn.lab.lab import Lab
+from lnbnn.params import resolve
 from lnbnn.reading.extraction import features_of
-from lnbnn.registry import resolve
 
 __all__ = ["make_timed", "read_features", "timed_totals"]
 
 
-def make_timed(method: str, params: dict[str, Any]) -> NeighborClassifier:
+def make_timed(method: str, params: dict[str, Any]) -> MatchingClassifier:
     """A method of the NBNN family for timing: unfitted, on one thread."""
-    classifier: NeighborClassifier = resolve(CLASSIFIERS, method, "method")(**params, n_jobs=1)
+    classifier: MatchingClassifier = resolve(CLASSIFIERS, method, "method")(**params, n_jobs=1)
     return classifier
 
 
-def read_features(classifier: NeighborClassifier, paths: Sequence[str], lab: Lab) -> list[ImageFeatures]:
+def read_features(classifier: MatchingClassifier, paths: Sequence[str], lab: Lab) -> list[ImageFeatures]:
     """The features of query images, read before the clock starts."""
     return [features_of(path, classifier.descriptor_, lab.store) for path in paths]
 
 
 def timed_totals(
-    classifier: NeighborClassifier, features: Sequence[ImageFeatures], lab: Lab, stage: str
+    classifier: MatchingClassifier, features: Sequence[ImageFeatures], lab: Lab, stage: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The totals of each image, and the CPU seconds of its search and scoring, all threads together."""
     n_classes = len(classifier.fitted_classes())

@@ -1,1 +1,20 @@
-"""The mathematics of the methods."""
+"""The mathematics of the methods; the registry maps their public names to the classifiers in front of them."""
+
+from __future__ import annotations
+
+__all__ = ["INCREMENTAL", "METHODS"]
+
+METHODS = {
+    "local-nbnn": "lnbnn.classifiers.nbnn_family:LocalNBNN",
+    "nbnn": "lnbnn.classifiers.nbnn_family:NBNN",
+    "local-nbnn-kernel": "lnbnn.classifiers.kernels:LocalNBNNKernel",
+    "nbnn-affine": "lnbnn.classifiers.nbnn_family:AffineNBNN",
+    "nbnn-kernel": "lnbnn.classifiers.kernels:NBNNKernel",
+    "nbnn-log-odds": "lnbnn.classifiers.nbnn_family:LogOddsNBNN",
+    "pooled-svm": "lnbnn.classifiers.trained:PooledSVM",
+    "spm-hard": "lnbnn.classifiers.trained:HardSpatialPyramid",
+    "spm-soft": "lnbnn.classifiers.trained:SoftSpatialPyramid",
+}
+
+INCREMENTAL = frozenset({"local-nbnn", "nbnn", "nbnn-log-odds"})
+"""Methods that are incremental: changing the folder of such a model need not load its class."""

@@ -22,7 +22,7 @@ from lnbnn.files.regular import read_regular
 
 __all__ = [
     "MAX_IMAGES",
-    "StoredImage",
+    "Reference",
     "content_digest",
     "parse_images",
     "read_batch",
@@ -42,7 +42,7 @@ _MAX_TABLE_BYTES = 1 << 27
 
 
 @dataclass(frozen=True)
-class StoredImage:
+class Reference:
     """One labelled image of a model.
 
     Parameters
@@ -80,7 +80,7 @@ def content_digest(image: str | os.PathLike[str] | NDArray[np.generic] | ImageFe
     return digest.hexdigest()
 
 
-def table_fields(images: Sequence[StoredImage]) -> dict[str, Any]:
+def table_fields(images: Sequence[Reference]) -> dict[str, Any]:
     """The images as the manifest has them: ``classes``, and a row an image with the place of its class."""
     classes = sorted({image.label for image in images})
     places = {label: place for place, label in enumerate(classes)}
@@ -88,7 +88,7 @@ def table_fields(images: Sequence[StoredImage]) -> dict[str, Any]:
     return {"classes": classes, "images": rows}
 
 
-def parse_images(fields: Any, where: Path) -> list[StoredImage]:
+def parse_images(fields: Any, where: Path) -> list[Reference]:
     """The images that :func:`table_fields` wrote, every field checked; ids ascend."""
     try:
         classes, rows = fields["classes"], fields["images"]
@@ -109,7 +109,7 @@ def parse_images(fields: Any, where: Path) -> list[StoredImage]:
     return images
 
 
-def _parse_row(row: Any, classes: list[Any]) -> StoredImage:
+def _parse_row(row: Any, classes: list[Any]) -> Reference:
     number, name, place, n_descriptors, digest, batch = row
     whole = all(type(value) is int for value in (number, place, n_descriptors, batch))
     if not whole or type(name) is not str or not (digest is None or (type(digest) is str and len(digest) == 64)):
@@ -117,15 +117,15 @@ def _parse_row(row: Any, classes: list[Any]) -> StoredImage:
     in_range = 0 <= number < MAX_IMAGES and 0 <= place < len(classes) and 1 <= n_descriptors <= MAX_DESCRIPTORS
     if not in_range or not 0 <= batch < 10**15:
         raise ValueError(f"image {row}")
-    return StoredImage(number, name, classes[place], n_descriptors, digest, batch)
+    return Reference(number, name, classes[place], n_descriptors, digest, batch)
 
 
-def write_table(folder: Path, images: Sequence[StoredImage]) -> None:
+def write_table(folder: Path, images: Sequence[Reference]) -> None:
     """The images that the files of a folder hold, as the file ``table.json``."""
     (folder / _TABLE).write_text(json.dumps(table_fields(images), separators=(",", ":")), encoding="ascii")
 
 
-def read_table(folder: Path) -> list[StoredImage]:
+def read_table(folder: Path) -> list[Reference]:
     """The images that :func:`write_table` wrote."""
     return parse_images(_read_json(folder / _TABLE), folder / _TABLE)
 

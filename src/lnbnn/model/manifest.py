@@ -1,25 +1,36 @@
-"""The fields of a model's manifest that describe the model: what each may hold, in one table.
+"""The manifest of a model: its fields, what each may hold, how they are written and how they are read.
 
 A manifest may come from anyone. What is checked here can be relied on everywhere else; the settings in ``params`` are
-checked by the method and the descriptor they belong to, the list of images by :mod:`lnbnn.model.image_table`.
+checked by the method and the descriptor they belong to.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from lnbnn.errors import ModelFormatError
+import numpy as np
 
-__all__ = ["DATA_NAME", "MAX_UNKNOWN", "check_fields", "short"]
+from lnbnn.errors import ModelFormatError
+from lnbnn.model.calibration import MAX_UNKNOWN, Calibration
+from lnbnn.references import MAX_DESCRIPTORS, MAX_IMAGES, Reference
+
+__all__ = [
+    "DATA_NAME",
+    "calibration_fields",
+    "calibration_of",
+    "check_fields",
+    "image_fields",
+    "next_id_of",
+    "parse_images",
+    "short",
+]
 
 DATA_NAME = re.compile(r"data-\d{6,15}(-[0-9a-f]{16})?")
 """Names of data folders; those of format 2 have no random part."""
-
-MAX_UNKNOWN = 4096
-"""Values of ``unknown_prominence`` at most."""
 
 _MAX_COUNT = (1 << 53) - 1
 _MAX_DEPTH = 6  # of lists and dicts in the settings
@@ -130,3 +141,78 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "superseded": (_is_folders, "a list of names of data folders"),
     "network": (_is_network, "the network's file and the name of its output"),
 }
+
+
+# ---- images ---------------------------------------------------------------------------------------------------------
+
+
+def image_fields(images: Iterable[Reference]) -> dict[str, Any]:
+    """The images as the manifest has them: ``classes``, and a row per image with the place of its class."""
+    images = list(images)
+    classes = sorted({image.label for image in images})
+    places = {label: place for place, label in enumerate(classes)}
+    rows = [[i.id, i.name, places[i.label], i.n_descriptors, i.digest, i.batch] for i in images]
+    return {"classes": classes, "images": rows}
+
+
+def parse_images(fields: Any, where: Path) -> list[Reference]:
+    """The images that :func:`image_fields` wrote, every field checked; ids ascend."""
+    try:
+        classes, rows = fields["classes"], fields["images"]
+        is_text, is_whole = (all(type(label) is kind for label in classes) for kind in (str, int))
+        if not isinstance(classes, list) or not classes or not (is_text or is_whole):
+            raise ValueError("classes must be all strings or all whole numbers")
+        if classes != sorted(set(classes)) or not all(-(1 << 63) <= label < 1 << 63 for label in classes if is_whole):
+            raise ValueError("classes must ascend")
+        if is_text and any("\0" in label for label in classes):
+            raise ValueError("a class has a NUL character in its name")
+        images = [_parse_row(row, classes) for row in rows]
+        if any(first.id >= second.id for first, second in pairwise(images)):
+            raise ValueError("the ids of images must ascend")
+        if len({image.label for image in images}) != len(classes):
+            raise ValueError("a class has no images")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFormatError(f"{where}: the list of images is damaged ({error}); fit the model again.") from error
+    return images
+
+
+def _parse_row(row: Any, classes: list[Any]) -> Reference:
+    number, name, place, n_descriptors, digest, batch = row
+    whole = all(type(value) is int for value in (number, place, n_descriptors, batch))
+    if not whole or type(name) is not str or not (digest is None or (type(digest) is str and len(digest) == 64)):
+        raise ValueError(f"image {row}")
+    in_range = 0 <= number < MAX_IMAGES and 0 <= place < len(classes) and 1 <= n_descriptors <= MAX_DESCRIPTORS
+    if not in_range or not 0 <= batch < 10**15:
+        raise ValueError(f"image {row}")
+    return Reference(number, name, classes[place], n_descriptors, digest, batch)
+
+
+def next_id_of(manifest: dict[str, Any], last_id: int, where: Path) -> int:
+    """The id that the next image gets: above all that were ever given."""
+    value = manifest.get("next_id")
+    if type(value) is not int or not last_id < value <= MAX_IMAGES:
+        raise ModelFormatError(f"{where}: the next image's id must be above {last_id}; got {value!r}.")
+    return int(value)
+
+
+# ---- calibration ----------------------------------------------------------------------------------------------------
+
+
+def calibration_fields(calibration: Calibration | None) -> dict[str, Any]:
+    """What the manifest says of a calibration."""
+    if calibration is None:
+        return {}
+    unknown = calibration.unknown_prominence
+    return {"temperature": calibration.temperature} | (
+        {} if unknown is None else {"unknown_prominence": unknown.tolist()}
+    )
+
+
+def calibration_of(manifest: dict[str, Any]) -> Calibration | None:
+    """The calibration that :func:`calibration_fields` wrote; a fusion's has no temperature of its own."""
+    unknown = manifest.get("unknown_prominence")
+    if "temperature" not in manifest and unknown is None:
+        return None
+    return Calibration(
+        float(manifest.get("temperature", 1.0)), None if unknown is None else np.array(unknown, dtype=np.float64)
+    )

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.classifiers.neighbors import NeighborClassifier
+from lnbnn.classifiers.base import Classifier
+from lnbnn.classifiers.nbnn_family import MatchingClassifier
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.reading.extraction import ImageLike, iter_features
@@ -47,7 +47,7 @@ class FitPlan:
 
 
 def plan_fit(
-    classifier: ImageClassifier,
+    classifier: Classifier,
     images: Sequence[ImageLike],
     *,
     max_memory: int | None = None,
@@ -58,10 +58,10 @@ def plan_fit(
     With ``max_memory`` (bytes), the smallest ``step_px`` that keeps the limit is looked for: a coarser grid thins the
     descriptors evenly. The classifier is not changed.
     """
-    if not isinstance(classifier, NeighborClassifier):
+    if not isinstance(classifier, MatchingClassifier):
         return None
     classifier.check_settings()
-    descriptor = classifier._make_descriptor()
+    descriptor = classifier.make_descriptor()
     plan = _estimate(classifier, descriptor, images, store)
     if max_memory is None or plan.memory_bytes <= max_memory:
         return plan
@@ -88,7 +88,7 @@ def _steps(step_px: int, excess: float) -> list[int]:
 
 
 def _estimate(
-    classifier: NeighborClassifier, descriptor: Descriptor, images: Sequence[ImageLike], store: FeatureStore | None
+    classifier: MatchingClassifier, descriptor: Descriptor, images: Sequence[ImageLike], store: FeatureStore | None
 ) -> FitPlan:
     sampled = [images[int(place)] for place in np.linspace(0, len(images) - 1, min(_N_SAMPLED, len(images)))]
     found = [

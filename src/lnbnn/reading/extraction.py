@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -104,3 +105,24 @@ def _map_on_threads(work: Callable[[_Item], _Result], items: Iterable[_Item], n_
 def name_of(image: ImageLike, position: int) -> str:
     """What an image is called in messages and in a model's list of images."""
     return os.fspath(image) if isinstance(image, str | os.PathLike) else f"image {position}"
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """Temporary."""
+
+    features: ImageFeatures
+    digest: str
+
+
+def iter_read(images, descriptor, *, n_jobs=None, store=None):  # type: ignore[no-untyped-def]
+    """Temporary."""
+    from lnbnn.model.image_table import content_digest
+
+    def work(image):  # type: ignore[no-untyped-def]
+        try:
+            return Read(features_of(image, descriptor, store), content_digest(image))
+        except ImageReadError as error:
+            return error
+
+    return map_in_order(work, images, n_jobs)

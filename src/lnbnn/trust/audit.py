@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.classifiers.neighbors import NeighborClassifier, image_of_id
+from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import InvalidInputError
+from lnbnn.methods.matching import MatchingMethod, image_of_id
+from lnbnn.model.calibration import prominence
+from lnbnn.model.fusion import FusionModel
+from lnbnn.model.model import Model
 from lnbnn.reading.extraction import Progress, no_progress
-from lnbnn.trust.calibration import prominence
+from lnbnn.references import References
 from lnbnn.trust.mislabelled import doubts, standard_scores, wrong_label_probabilities
 
 __all__ = ["Audit", "ConfusedClasses", "NearDuplicate", "Stranger", "Suspect", "audit"]
@@ -110,23 +113,23 @@ class Audit:
         return found
 
 
-def audit(model: ImageClassifier, *, min_probability: float = _SUSPECT_FROM, progress: Progress = no_progress) -> Audit:
+def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, progress: Progress = no_progress) -> Audit:
     """Look up each labelled image of a model without itself, and list what looks wrong.
 
     Parameters
     ----------
-    model : a fitted model of the NBNN family, or a fusion of such
+    classifier : a fitted model of the NBNN family, or a fusion of such
     min_probability : float, default=0.3
         List an image as mislabelled if its label is at least this probably wrong; see :mod:`lnbnn.trust.mislabelled`.
     """
     if not 0.0 <= min_probability <= 1.0:
         raise InvalidInputError(f"min_probability must be from 0 to 1; got {min_probability}.")
-    if len(model.fitted_classes()) < 2:
+    model = classifier.fitted()
+    if len(model.references.classes) < 2:
         raise InvalidInputError("an audit compares classes and needs at least two; the model has one.")
     scores, twins = _look_up(model, progress)
-    labels = np.array([image.label for image in model.images_])
-    scales = np.array([model._score_scale(image.n_descriptors) for image in model.images_])
-    scaled = scores / scales[:, None]
+    labels = model.references.places
+    scaled = scores / model.score_scales()[:, None]
     alone = np.bincount(labels)[labels] < 2  # without itself its class is gone: nothing can be said of its label
     probabilities = np.full(len(labels), -1.0)
     if not alone.all():
@@ -134,43 +137,41 @@ def audit(model: ImageClassifier, *, min_probability: float = _SUSPECT_FROM, pro
     answers = np.argmax(scores, axis=1)
     return Audit(
         len(labels),
-        len(model.classes_),
+        len(model.references.classes),
         float(np.mean(answers[~alone] == labels[~alone])) if not alone.all() else float("nan"),
         _suspects(
-            model,
+            model.references,
             np.flatnonzero((answers != labels) & (probabilities >= min_probability)),
             answers,
             probabilities,
             doubts(standard_scores(scaled), labels),
             twins,
         ),
-        _near_duplicates(model, twins),
-        _strangers(model, labels, scores),
-        _confused(model, labels, answers, alone),
+        _near_duplicates(model.references, twins),
+        _strangers(model.references, scores),
+        _confused(model.references, answers, alone),
     )
 
 
-def _look_up(model: ImageClassifier, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
+def _look_up(model: Model, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
     """Scores of each image without itself, and the image that is most like it; of a fusion, to its first method."""
-    if isinstance(model, NeighborClassifier) and model.has_patch_evidence:
-        return _look_up_in_index(model, progress)
-    from lnbnn.classifiers.fusion import LateFusion  # loads scikit-learn
-
-    if not isinstance(model, LateFusion):
-        raise InvalidInputError(f"method {model.method!r} cannot look up its images without themselves.")
-    found = [_look_up(member, progress) for member in model.estimators_]
-    return model.fused_scores([scores for scores, _ in found]), found[0][1]
+    if isinstance(model, FusionModel):
+        found = [_look_up(member, progress) for member in model.members]
+        return model.fused_scores([scores for scores, _ in found]), found[0][1]
+    if not isinstance(model.method, MatchingMethod):
+        raise InvalidInputError(f"method {model.settings.method!r} cannot look up its images without themselves.")
+    return _look_up_in_index(model.method, progress)
 
 
-def _look_up_in_index(model: NeighborClassifier, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
-    n_classes = len(model.classes_)
-    places = {image.id: place for place, image in enumerate(model.images_)}
+def _look_up_in_index(method: MatchingMethod, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
+    n_classes = len(method.references.classes)
+    places = {image.id: place for place, image in enumerate(method.references)}
 
     def work(vectors: NDArray[np.generic], own: range) -> NDArray[np.float64]:
-        totals = model._updates_of(vectors, own).totals(n_classes)
-        return np.array([*totals, *_twin(model, vectors[:: max(1, len(vectors) // _TWIN_SAMPLE)], own, places)])
+        totals = method.updates_of(vectors, own).totals(n_classes)
+        return np.array([*totals, *_twin(method, vectors[:: max(1, len(vectors) // _TWIN_SAMPLE)], own, places)])
 
-    found = model._leave_each_out(work, progress)
+    found = method.leave_each_out(work, progress)
     place, share, squared = found[:, n_classes:].T
     usual = np.median(squared[np.isfinite(squared)]) if np.isfinite(squared).any() else 0.0
     is_close = (share >= _TWIN_SHARE) & (squared <= _TWIN_CLOSER * usual)
@@ -188,11 +189,11 @@ class Twins:
 
 
 def _twin(
-    model: NeighborClassifier, vectors: NDArray[np.generic], own: range, places: dict[int, int]
+    method: MatchingMethod, vectors: NDArray[np.generic], own: range, places: dict[int, int]
 ) -> tuple[float, float, float]:
     """The image that holds the nearest neighbour of most vectors; their share and their median squared distance."""
     squared, images = np.full(len(vectors), np.inf), np.full(len(vectors), -1, np.int64)
-    for index, _ in model._indexes():
+    for index, _ in method.indexes():
         distances, ids = index.search(vectors, 1, leave_out=own)
         nearer = distances[:, 0] < squared
         squared[nearer], images[nearer] = distances[nearer, 0], image_of_id(ids[nearer, 0])
@@ -204,35 +205,34 @@ def _twin(
 
 
 def _suspects(
-    model: ImageClassifier,
+    images: References,
     places: NDArray[np.intp],
     answers: NDArray[np.int64],
     probabilities: NDArray[np.float64],
     doubt: NDArray[np.float64],
     twins: Twins,
 ) -> tuple[Suspect, ...]:
-    classes = model.classes_.tolist()
+    classes = images.classes.tolist()
     found = []
     for place in places:
-        image, closest = model.images_[place], model.images_[twins.place[place]]
+        image, closest = images[place], images[twins.place[place]]
         found.append(
             Suspect(
                 image.id,
                 image.name,
-                classes[image.label],
+                image.label,
                 classes[answers[place]],
                 float(probabilities[place]),
                 float(doubt[place]),
                 closest.id,
                 closest.name,
-                classes[closest.label],
+                closest.label,
             )
         )
     return tuple(sorted(found, key=lambda suspect: (-suspect.doubt, suspect.id)))
 
 
-def _near_duplicates(model: ImageClassifier, twins: Twins) -> tuple[NearDuplicate, ...]:
-    classes = model.classes_.tolist()
+def _near_duplicates(images: References, twins: Twins) -> tuple[NearDuplicate, ...]:
     pairs: dict[tuple[int, int], float] = {}
     for place in np.flatnonzero(twins.is_copy).tolist():
         twin, share = int(twins.place[place]), float(twins.share[place])
@@ -240,7 +240,7 @@ def _near_duplicates(model: ImageClassifier, twins: Twins) -> tuple[NearDuplicat
         pairs[key] = max(share, pairs.get(key, 0.0))
     by_digest: dict[str, int] = {}
     same: set[tuple[int, int]] = set()
-    for place, image in enumerate(model.images_):
+    for place, image in enumerate(images):
         if image.digest is not None:
             first = by_digest.setdefault(image.digest, place)
             if first != place:
@@ -248,26 +248,22 @@ def _near_duplicates(model: ImageClassifier, twins: Twins) -> tuple[NearDuplicat
                 pairs[first, place] = 1.0
     found = []
     for (one, other), share in pairs.items():
-        a, b = model.images_[one], model.images_[other]
-        found.append(
-            NearDuplicate(
-                a.id, a.name, classes[a.label], b.id, b.name, classes[b.label], float(share), (one, other) in same
-            )
-        )
+        a, b = images[one], images[other]
+        found.append(NearDuplicate(a.id, a.name, a.label, b.id, b.name, b.label, float(share), (one, other) in same))
     return tuple(sorted(found, key=lambda pair: (not pair.across_classes, -pair.share, pair.id)))
 
 
-def _strangers(model: ImageClassifier, labels: NDArray[np.int64], scores: NDArray[np.float64]) -> tuple[Stranger, ...]:
-    classes = model.classes_.tolist()
+def _strangers(images: References, scores: NDArray[np.float64]) -> tuple[Stranger, ...]:
+    labels = images.places
     stands_out = prominence(scores)
     ranks = 1 + (scores > scores[np.arange(len(labels)), labels][:, None]).sum(axis=1)
     n_listed = int(np.ceil(_STRANGER_SHARE * len(labels)))
     order = np.argsort(stands_out, kind="stable")[:n_listed]
     return tuple(
         Stranger(
-            model.images_[place].id,
-            model.images_[place].name,
-            classes[labels[place]],
+            images[place].id,
+            images[place].name,
+            images[place].label,
             float(stands_out[place]),
             int(ranks[place]),
         )
@@ -276,10 +272,8 @@ def _strangers(model: ImageClassifier, labels: NDArray[np.int64], scores: NDArra
     )
 
 
-def _confused(
-    model: ImageClassifier, labels: NDArray[np.int64], answers: NDArray[np.int64], alone: NDArray[np.bool_]
-) -> tuple[ConfusedClasses, ...]:
-    classes = model.classes_.tolist()
+def _confused(images: References, answers: NDArray[np.int64], alone: NDArray[np.bool_]) -> tuple[ConfusedClasses, ...]:
+    classes, labels = images.classes.tolist(), images.places
     counts = np.zeros((len(classes), len(classes)), np.int64)
     np.add.at(counts, (labels[~alone], answers[~alone]), 1)
     sizes = np.maximum(counts.sum(axis=1), 1)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.classifiers.base import ImageClassifier
+from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.escaping import csv_cell
 from lnbnn.files.atomic import atomic_path
@@ -79,7 +79,7 @@ class Evaluation:
 
 
 def evaluate(
-    classifier: ImageClassifier,
+    classifier: Classifier,
     images: Sequence[ImageLike],
     labels: Sequence[Any],
     *,

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.classifiers.fusion import LateFusion
-from lnbnn.classifiers.neighbors import NeighborClassifier
+from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
+from lnbnn.methods.matching import MatchingMethod
+from lnbnn.model.fusion import FusionModel
+from lnbnn.model.model import Model
 from lnbnn.reading.extraction import ImageLike
 
 __all__ = ["Evidence", "explain", "support_map"]
@@ -44,24 +45,27 @@ class Evidence:
     ranking: tuple[tuple[Any, float], ...]
 
 
-def explain(classifier: ImageClassifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
+def explain(classifier: Classifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
     """The evidence in an image for a class (by default the answer), alone or against another class.
 
     Of a fusion, the descriptors of all its methods that have patch matches, each by its share of the fused score; the
     others speak for the picture as a whole: they count in the ranking.
     """
-    shares = classifier.shares(image) if isinstance(classifier, LateFusion) else [(1.0, classifier)]
+    model = classifier.fitted()
+    shares: list[tuple[float, Model]] = model.shares(image) if isinstance(model, FusionModel) else [(1.0, model)]
     classes = classifier.fitted_classes().tolist()
     parts = []
     totals = np.zeros(len(classes))
     for share, member in shares:
-        if isinstance(member, NeighborClassifier) and member.has_patch_evidence:
-            parts.append((share, member.query_features(image), member.updates(image)))
+        features = member.features(image)
+        if isinstance(member.method, MatchingMethod):
+            features = member.method.query_features(features)
+            parts.append((share, features, member.method.updates_of(member.method.vectors(features))))
             totals += share * parts[-1][2].totals(len(classes))
-        else:
-            totals -= share * member.decision_function([image])[0]
+        elif len(features):
+            totals -= share * member.method.scores(features)
     if not parts:
-        method = shares[0][1].method
+        method = shares[0][1].settings.method
         raise InvalidInputError(f"method {method!r} has no patch matches to show; use local-nbnn or nbnn.")
     if not any(len(features) for _, features, _ in parts):
         raise InvalidInputError("the picture has no descriptors (flat or too small): there is no evidence to show.")

@@ -6,6 +6,7 @@ Pure functions of (scores, labels). What is fitted here is honest only on scores
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from lnbnn.errors import InvalidInputError
 
 __all__ = [
+    "MAX_UNKNOWN",
+    "Calibration",
     "expected_calibration_error",
     "false_accept_rates",
     "fit_fusion_weights",
@@ -22,6 +25,9 @@ __all__ = [
     "negative_log_likelihood",
     "prominence",
 ]
+
+MAX_UNKNOWN = 4096
+"""Values of ``unknown_prominence`` at most."""
 
 _MAX_SHARPNESS = 1e12  # of the inverse temperature, in units of the spread of the scores
 
@@ -253,3 +259,27 @@ def _log_softmax(values: NDArray[np.floating], axis: int) -> NDArray[np.float64]
     shifted = np.asarray(values, dtype=np.float64)
     shifted = shifted - shifted.max(axis=axis, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What a model learned from scores of its own images, each as if it was not known.
+
+    Parameters
+    ----------
+    temperature : float
+        What scores are divided by before the softmax.
+    unknown_prominence : ndarray, ascending, or None
+        How far the best class stood out for images whose class was left out; None: such images cannot be told.
+    """
+
+    temperature: float
+    unknown_prominence: NDArray[np.float64] | None = None
+
+    @staticmethod
+    def prominence_of(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``unknown_prominence`` from the scores of images whose class was left out; an even choice of many."""
+        found = np.sort(prominence(scores))
+        if len(found) > MAX_UNKNOWN:
+            found = found[np.linspace(0, len(found) - 1, MAX_UNKNOWN).round().astype(np.intp)]
+        return found

@@ -1,0 +1,47 @@
+"""What a model says of one image, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["UNKNOWN", "Answer"]
+
+UNKNOWN = "unknown"
+"""What an answer to an image that was rejected is called."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says of one image.
+
+    ``ranking`` holds (label, score) for every class, best first. An image that cannot be read, or has no descriptors,
+    gets no label, an empty ranking and the reason; ``unreadable`` tells the two apart. ``is_unknown``: the image was
+    rejected, and has a ranking but no label; None where nobody asked to reject. Of a calibrated model,
+    ``probabilities`` holds the probability of each class of the ranking, if the image is of one of the classes; of one
+    calibrated for rejecting, ``false_accept_rate`` is the smallest rate at which it is accepted.
+    """
+
+    name: str
+    label: Any
+    ranking: tuple[tuple[Any, float], ...]
+    reason: str | None = None
+    unreadable: bool = False
+    is_unknown: bool | None = None
+    probabilities: tuple[float, ...] = ()
+    false_accept_rate: float | None = None
+
+    def as_json(self, top: int | None = None) -> dict[str, Any]:
+        """The answer as plain values, with the first ``top`` classes of the ranking."""
+        content: dict[str, Any] = {
+            "path": self.name,
+            "label": UNKNOWN if self.is_unknown else self.label,
+            "ranking": [list(entry) for entry in self.ranking[:top]],
+        }
+        if self.is_unknown is not None:
+            content["is_unknown"] = self.is_unknown
+        if self.probabilities:
+            content["probability"] = self.probabilities[0]
+        if self.false_accept_rate is not None:
+            content["false_accept_rate"] = self.false_accept_rate
+        return content if self.reason is None else content | {"error": self.reason}

@@ -1,0 +1,445 @@
+"""A model: references, a method and a calibration. It is fitted, changed, asked, saved and opened."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lnbnn.descriptors import Descriptor, network_fields, open_descriptor, write_network
+from lnbnn.descriptors.normalization import Normalizer, same_normalizer
+from lnbnn.errors import ImageReadError, InvalidInputError, LnbnnError, ModelFormatError, UnknownNameError
+from lnbnn.features import ImageFeatures
+from lnbnn.methods import METHODS
+from lnbnn.methods.base import Method, Progress, no_progress
+from lnbnn.model.answers import Answer
+from lnbnn.model.batches import TABLE, read_batch, read_json
+from lnbnn.model.calibration import (
+    Calibration,
+    false_accept_rates,
+    fit_temperature,
+    log_probabilities,
+    prominence,
+)
+from lnbnn.model.folder import Snapshot, batch_folder, open_model
+from lnbnn.model.intake import Intake, no_descriptors
+from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
+from lnbnn.model.writer import write_model
+from lnbnn.params import resolve
+from lnbnn.reading.extraction import ImageLike, features_of, map_in_order, name_of
+from lnbnn.reading.store import FeatureStore
+from lnbnn.references import Change, Reference, References, can_be_held_out
+from lnbnn.version import __version__
+
+__all__ = ["Model", "load_model", "settings_of"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Model:
+    """References, a method that learned from their features, and a calibration or None.
+
+    Parameters
+    ----------
+    settings : classifier
+        The settings of method, descriptor and index: the classifier in front of the model.
+    descriptor : Descriptor
+
+    Attributes
+    ----------
+    references : References
+    method : Method
+    normalizer : Normalizer or None
+        What was learned about float descriptors.
+    calibration : Calibration or None
+    feature_kind : (int, str)
+        Length and type of a descriptor.
+    next_id, n_changes : int
+        The id of the next image; images changed since the fit or the last calibration.
+    skipped : list of (name, reason)
+        Images that the last fit or change left out.
+    snapshot : Snapshot or None
+        The folder it was opened from, if nothing was changed in memory since.
+    """
+
+    def __init__(self, settings: Any, descriptor: Descriptor) -> None:
+        self.settings = settings
+        self.descriptor = descriptor
+        self.method: Method = settings.make_method(descriptor)
+        self.references = References()
+        self.normalizer: Normalizer | None = None
+        self.calibration: Calibration | None = None
+        self.feature_kind = (0, "")
+        self.next_id = self.n_changes = 0
+        self.skipped: list[tuple[str, str]] = []
+        self.snapshot: Snapshot | None = None
+
+    # ---- learning -----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def fit(
+        cls,
+        settings: Any,
+        images: list[ImageLike],
+        labels: list[Any],
+        *,
+        on_error: str = "raise",
+        store: FeatureStore | None = None,
+        progress: Progress = no_progress,
+    ) -> Self:
+        """A new model of labeled images; each is read and extracted once."""
+        model = cls(settings, settings.make_descriptor())
+        intake = Intake(model.descriptor)
+        read = intake.read(
+            images, labels, first_id=0, on_error=on_error, n_jobs=settings.n_jobs, store=store, progress=progress
+        )
+        normalization = model.descriptor.normalization
+        found: Iterable[tuple[Reference, ImageFeatures]] = read
+        if normalization is not None:  # it is learned from all images before the first can be indexed
+            found = list(read)
+            learned_from = [features for _, features in found if features.descriptors.dtype != np.uint8]
+            model.normalizer = normalization.learn(learned_from) if learned_from else None
+        kept = []
+        for image, features in found:
+            model.feature_kind = (features.n_dims, features.descriptors.dtype.name)
+            model.method.add(image, model.method.prepare(features, model.normalizer))
+            kept.append(image)
+        if not kept:
+            raise InvalidInputError(f"none of the {len(intake.skipped)} images can be used: {intake.skipped[0][1]}")
+        for label in sorted(set(labels) - {image.label for image in kept}):
+            _logger.warning("class %r is left out: none of its images can be used", label)
+        model.references, model.next_id, model.skipped = References(kept), len(kept), intake.skipped
+        model.method.finish(model.references, progress)
+        return model
+
+    def check_incremental(self) -> None:
+        """Raise unless images can be added to, and taken from, the model."""
+        if not self.method.is_incremental:
+            raise InvalidInputError(
+                f"method {self.settings.method!r} learns from all images together; fit it again with all."
+            )
+
+    def apply(self, change: Change, *, keeps_structure: bool = False, progress: Progress = no_progress) -> None:
+        """Make a change to the references; the model then answers as one fitted on those it has."""
+        self.snapshot = None
+        self.method.resume(keeps_structure=keeps_structure)
+        for image in change.removed:
+            self.method.remove(image)
+        for image, label in change.relabeled:
+            self.method.relabel(image, label)
+        for image, features in change.added:
+            self.method.add(image, self.method.prepare(features, self.normalizer))
+        self._end_change(change.after, len(change), progress)
+
+    def _end_change(self, after: References, n_changes: int, progress: Progress) -> None:
+        self.references = after
+        self.next_id = max(self.next_id, after[-1].id + 1)
+        self.n_changes += n_changes
+        self.method.finish(after, progress)
+
+    def absorb(self, other: Model, *, progress: Progress = no_progress) -> list[tuple[int, int]]:
+        """Take in the images of another model of the same method and settings, under new ids.
+
+        Returns
+        -------
+        list of (id in the other, id in this one)
+            The images left out because their content is here already.
+        """
+        if not self.method.is_incremental:
+            self.method.absorb(other.method, 0, other.references[0])  # says that it cannot
+        mine, theirs = self.settings, other.settings
+        if mine.method != theirs.method:
+            raise InvalidInputError(f"models to merge must be of one method; got {mine.method} and {theirs.method}.")
+        own, others = self.plain_params(), other.plain_params()
+        for name in own:
+            if own[name] != others[name]:
+                raise InvalidInputError(
+                    f"models to merge must have the same settings; {name} is {own[name]!r} and {others[name]!r}."
+                )
+        if not same_normalizer(self.normalizer, other.normalizer):
+            raise InvalidInputError(
+                "models to merge must have learned the same center and components of their descriptors; "
+                "fit one model on the images of both."
+            )
+        images = list(self.references)
+        known = {image.digest: image.id for image in images if image.digest is not None}
+        duplicates = []
+        self.method.resume()
+        for place, image in enumerate(other.references):
+            if image.digest in known:
+                duplicates.append((image.id, known[image.digest]))
+                continue
+            images.append(Reference(self.next_id, image.name, image.label, image.n_descriptors, image.digest))
+            self.method.absorb(other.method, place, images[-1])
+            self.next_id += 1
+            progress("merging", place + 1, len(other.references))
+        self.snapshot = None
+        self._end_change(References(images), len(other.references) - len(duplicates), progress)
+        return duplicates
+
+    # ---- scoring ------------------------------------------------------------------------------------------------
+
+    def features(self, image: ImageLike, store: FeatureStore | None = None) -> ImageFeatures:
+        """The features of an image, read from the store if they are there, as the method compares them."""
+        return self.method.prepare(features_of(image, self.descriptor, store), self.normalizer)
+
+    def iter_scores(
+        self,
+        images: Sequence[ImageLike],
+        store: FeatureStore | None = None,
+        *,
+        log_proba: bool = False,
+    ) -> Iterator[NDArray[np.float64] | ImageReadError | None]:
+        """The scores of each image in order; None for one without descriptors, the error for one that cannot be read.
+
+        With ``log_proba`` two rows, scores and log-probabilities; of a model that is not calibrated only the first.
+        """
+
+        def work(image: ImageLike) -> NDArray[np.float64] | ImageReadError | None:
+            try:
+                features = self.features(image, store)
+            except ImageReadError as error:
+                return error
+            if not len(features):
+                return None
+            scores = self.method.scores(features)
+            if not log_proba:
+                return scores
+            if self.calibration is None:
+                return scores[None]
+            scaled = scores / self.method.score_scale(len(features))
+            return np.stack([scores, log_probabilities(scaled, self.calibration.temperature)])
+
+        return map_in_order(work, images, self.settings.n_jobs)
+
+    def iter_answers(
+        self, images: Sequence[ImageLike], *, store: FeatureStore | None = None, reject: float | None = None
+    ) -> Iterator[Answer]:
+        """An :class:`Answer` per image, in order, each as soon as it is known; a bad file does not stop the rest."""
+        classes = self.references.classes.tolist()
+        for position, found in enumerate(self.iter_scores(images, store, log_proba=True)):
+            name = name_of(images[position], position)
+            if found is None or isinstance(found, ImageReadError):
+                reason = no_descriptors(name) if found is None else str(found)
+                yield Answer(name, None, (), reason, unreadable=found is not None)
+                continue
+            order = np.argsort(-found[0], kind="stable")
+            rate = float(self.false_accept_rates(found[:1])[0]) if self.can_reject else None
+            is_unknown = None if reject is None or rate is None else rate > reject
+            yield Answer(
+                name,
+                None if is_unknown else classes[order[0]],
+                tuple((classes[place], float(found[0][place])) for place in order),
+                is_unknown=is_unknown,
+                probabilities=tuple(map(float, np.exp(found[-1][order]))) if self.is_calibrated else (),
+                false_accept_rate=rate,
+            )
+
+    # ---- calibration --------------------------------------------------------------------------------------------
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether there are probabilities."""
+        return self.calibration is not None
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether images of unknown classes can be told."""
+        return self.calibration is not None and self.calibration.unknown_prominence is not None
+
+    def false_accept_rates(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The smallest rates at which images of these scores would be accepted."""
+        assert self.calibration is not None
+        assert self.calibration.unknown_prominence is not None
+        return false_accept_rates(prominence(scores), self.calibration.unknown_prominence)
+
+    def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
+        """The scores of each reference as if it was not known, or None where the method cannot tell."""
+        return self.method.held_out_scores(progress)
+
+    def unknown_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
+        """The scores of each reference as if its class was not known, or None where the method cannot tell."""
+        return self.method.unknown_scores(progress)
+
+    def score_scales(self) -> NDArray[np.float64]:
+        """What the scores of each reference are divided by before the softmax."""
+        return np.array([self.method.score_scale(image.n_descriptors) for image in self.references])
+
+    def calibrate(
+        self, held_out: ArrayLike | None = None, *, unknown: bool = False, progress: Progress = no_progress
+    ) -> None:
+        """Learn the temperature, and with ``unknown`` what rejecting goes by, from scores of the references."""
+        found = self.held_out_scores(progress) if held_out is None else held_out
+        if found is None:
+            raise InvalidInputError(
+                f"method {self.settings.method!r} cannot leave its labeled images out one at a time; give calibrate "
+                "the scores that lnbnn.classifiers.cross_fitted_scores makes of them."
+            )
+        scores = np.asarray(found, dtype=np.float64)
+        shape = (len(self.references), len(self.references.classes))
+        if scores.shape != shape:
+            raise InvalidInputError(
+                f"held_out must hold a row per image and a column per class, shape {shape}; got {scores.shape}."
+            )
+        places = self.references.places
+        used = can_be_held_out(places)
+        if not used.any():
+            raise InvalidInputError("calibration needs a class with at least two images; every class has one.")
+        temperature = fit_temperature((scores / self.score_scales()[:, None])[used], places[used])
+        self.calibration = Calibration(temperature, self.unknown_prominence(progress) if unknown else None)
+        self.n_changes = 0
+
+    def unknown_prominence(self, progress: Progress = no_progress) -> NDArray[np.float64]:
+        """How far the best class stands out for each reference with its class left out."""
+        if len(self.references.classes) < 3:
+            raise InvalidInputError("telling what is unknown needs at least three classes; the model has fewer.")
+        scores = self.unknown_scores(progress)
+        if scores is None:
+            raise InvalidInputError(
+                f"method {self.settings.method!r} cannot leave a class out, so it cannot tell what is unknown."
+            )
+        return Calibration.prominence_of(scores)
+
+    # ---- the folder ---------------------------------------------------------------------------------------------
+
+    def plain_params(self) -> dict[str, Any]:
+        """The settings as plain values; weights of place and size are those in use, a descriptor is its name."""
+        params: dict[str, Any] = self.settings.plain_params(self.descriptor)
+        return params
+
+    def manifest(self) -> dict[str, Any]:
+        """What the manifest says of the model; its folder adds what it says of the files."""
+        return {
+            "lnbnn_version": __version__,
+            "method": self.settings.method,
+            "params": self.plain_params(),
+            "is_incremental": self.method.is_incremental,
+            "min_descriptors": self.method.min_descriptors(),
+            "features": list(self.feature_kind),
+            **image_fields(self._indexed()),
+            "next_id": self.next_id,
+            "n_indexed": self.references.n_descriptors,
+            "n_changes": self.n_changes,
+            **network_fields(self.descriptor),
+            **calibration_fields(self.calibration),
+        }
+
+    def _indexed(self) -> list[Reference]:
+        """The references as they are once the model is written: all of them among its indexed files."""
+        return [Reference(i.id, i.name, i.label, i.n_descriptors, i.digest) for i in self.references]
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the model as a folder; see ``docs/model-format.md``."""
+        write_model(path, self.manifest(), self.save_files, overwrite=overwrite)
+
+    def save_files(self, folder: Path) -> None:
+        """Write all files of the model but the manifest."""
+        self.method.save(folder)
+        table = json.dumps(image_fields(self._indexed()), separators=(",", ":"))
+        (folder / TABLE).write_text(table, encoding="ascii")
+        if self.normalizer is not None:
+            self.normalizer.save(folder)
+        write_network(self.descriptor, folder)
+
+    @classmethod
+    def open(cls, settings: Any, descriptor: Descriptor, snapshot: Snapshot) -> Self:
+        """The model of an open folder."""
+        model = cls(settings, descriptor)
+        n_dims, dtype = snapshot.manifest["features"]
+        model.feature_kind = (int(n_dims), str(dtype))
+        warm_up = threading.Thread(target=descriptor.warm_up)  # while the files are read
+        warm_up.start()
+        try:
+            model.normalizer = Normalizer.load(snapshot.data)
+            table = snapshot.data / TABLE
+            model.references = References(parse_images(read_json(table), table))
+            model.method.load(snapshot.data, model.references)
+            model.follow(snapshot)
+        finally:
+            warm_up.join()
+        return model
+
+    def follow(self, snapshot: Snapshot, progress: Progress = no_progress) -> None:
+        """Become what the manifest says, from another state of the same files."""
+        where = snapshot.folder
+        before = {image.id: image for image in self.references}
+        after = parse_images(snapshot.manifest, where)
+        for image in after:
+            if image.id in before and before[image.id].n_descriptors != image.n_descriptors:
+                raise ModelFormatError(f"{where}: image {image.id} is not what it was; fit the model again.")
+        batches: dict[int, dict[int, ImageFeatures]] = {}
+
+        def features(image: Reference) -> ImageFeatures:
+            if image.batch not in batches:
+                batches[image.batch] = read_batch(batch_folder(snapshot.data, image.batch))
+            found = batches[image.batch].get(image.id)
+            if found is None or len(found) != image.n_descriptors:
+                raise ModelFormatError(f"{where}: the features of image {image.id} are missing; fit the model again.")
+            return found
+
+        change = Change.between(before.values(), after, features)
+        if len(change):
+            self.apply(change, keeps_structure=True, progress=progress)
+        self.next_id = next_id_of(snapshot.manifest, self.references[-1].id, where)
+        self.calibration = calibration_of(snapshot.manifest)
+        self.n_changes = snapshot.manifest.get("n_changes", 0)
+        self.snapshot = snapshot
+
+    def inconsistencies(self) -> list[str]:
+        """What does not fit together in a model whose files are whole, one line each."""
+        return self.method.inconsistencies()
+
+    def describe(self) -> str:
+        """One line that says how the answer is found."""
+        return self.method.describe()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the model takes, memory-mapped parts included."""
+        return self.method.nbytes
+
+
+def settings_of(snapshot: Snapshot) -> tuple[Any, Descriptor]:
+    """The settings (a classifier that is not fitted) and the descriptor that a manifest names."""
+    manifest = snapshot.manifest
+    try:
+        kind = resolve(METHODS, str(manifest.get("method")), "method")
+    except UnknownNameError as error:
+        raise ModelFormatError(f"{snapshot.folder}: {error}") from error
+    try:
+        descriptor = open_descriptor(manifest, snapshot.data, trust_network=snapshot.trust_network)
+        stored = {"descriptor": descriptor, "descriptor_params": None} if "network" in manifest else {}
+        settings = kind(**{**kind.params_before, **manifest["params"], **stored})
+        settings.check_settings()
+    except LnbnnError as error:
+        if isinstance(error, OSError):
+            raise
+        raise ModelFormatError(f"{snapshot.folder}: the manifest is damaged ({error}); fit the model again.") from error
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ModelFormatError(f"{snapshot.folder}: the manifest is damaged ({error}); fit the model again.") from error
+    return settings, descriptor
+
+
+def load_model(path: str | os.PathLike[str], *, trust_network: bool = False) -> Model:
+    """Open a model folder; see :func:`lnbnn.load`."""
+    snapshot = open_model(path, trust_network=trust_network)
+    return open_snapshot(snapshot)
+
+
+def open_snapshot(snapshot: Snapshot) -> Model:
+    """The model of an open folder, of one method or a fusion."""
+    if "members" in snapshot.manifest:
+        from lnbnn.model.fusion import FusionModel  # of models: it must know this module
+
+        return FusionModel.open_members(snapshot)
+    settings, descriptor = settings_of(snapshot)
+    model: Model = Model.open(settings, descriptor, snapshot)
+    settings.model_ = model
+    return model

@@ -1,0 +1,162 @@
+"""Changes to the labeled images of a model, checked one by one: the same in memory and in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from lnbnn.descriptors import Descriptor
+from lnbnn.errors import InvalidInputError
+from lnbnn.features import ImageFeatures
+from lnbnn.model.intake import Intake
+from lnbnn.reading.extraction import ImageLike, Progress, no_progress
+from lnbnn.reading.store import FeatureStore
+from lnbnn.references import Change, Reference, check_ids, check_label_kind, check_labels
+
+__all__ = ["ReferenceEditor"]
+
+
+class ReferenceEditor:
+    """The images of a model, to be changed.
+
+    Parameters
+    ----------
+    images : iterable of Reference
+        As they are, at least one.
+    next_id : int
+        The id of the next image.
+    min_descriptors : int
+        How many descriptors must be left.
+    descriptor : callable
+        Gives the descriptor that images are read with.
+    feature_kind : (int, str), optional
+        Length and type that descriptors must have.
+
+    Attributes
+    ----------
+    skipped : list of (name, reason)
+        What :meth:`add` left out: files that cannot be read, images without descriptors, and duplicates.
+    doubles : list of (name, id)
+        Those whose content the image of this id has.
+    """
+
+    def __init__(
+        self,
+        images: Iterable[Reference],
+        next_id: int,
+        *,
+        min_descriptors: int,
+        descriptor: Callable[[], Descriptor],
+        feature_kind: tuple[int, str] | None = None,
+    ) -> None:
+        self._images = {image.id: image for image in images}
+        self._before = list(self._images.values())
+        self._min_descriptors = min_descriptors
+        self._descriptor = descriptor
+        self._feature_kind = feature_kind
+        self.next_id = next_id
+        self.added: dict[int, ImageFeatures] = {}
+        self.n_changes = 0
+        self.skipped: list[tuple[str, str]] = []
+        self.doubles: list[tuple[str, int]] = []
+
+    @property
+    def images(self) -> list[Reference]:
+        """The images as they are now, ids ascending."""
+        return list(self._images.values())
+
+    def add(
+        self,
+        X: Sequence[ImageLike],
+        y: ArrayLike,
+        *,
+        on_error: str = "raise",
+        n_jobs: int | None = None,
+        store: FeatureStore | None = None,
+        progress: Progress = no_progress,
+    ) -> list[Reference]:
+        """Add labeled images, of known or new classes; returns those that were, with their ids.
+
+        Parameters are those of the classifiers' ``fit``. An image whose content is in the model already is left out.
+        """
+        images = list(X)
+        given = check_labels(y, len(images))
+        check_label_kind(given[0], self._before[0].label)
+        known = {image.digest: image.id for image in self._images.values() if image.digest is not None}
+        intake = Intake(self._descriptor(), known)
+        self.skipped, self.doubles = intake.skipped, intake.doubles
+        found = list(
+            intake.read(
+                images,
+                given,
+                first_id=self.next_id,
+                on_error=on_error,
+                n_jobs=n_jobs,
+                store=store,
+                progress=progress,
+            )
+        )
+        for _, features in found:
+            kind = (features.n_dims, features.descriptors.dtype.name)
+            if self._feature_kind is not None and kind != self._feature_kind:
+                raise InvalidInputError(
+                    f"the model's descriptors are {self._feature_kind}; got {kind[1]} of length {kind[0]}."
+                )
+        for image, features in found:
+            self._images[image.id], self.added[image.id] = image, features
+        self.next_id += len(found)
+        self.n_changes += len(found)
+        return [image for image, _ in found]
+
+    def remove(self, ids: int | Iterable[int]) -> list[Reference]:
+        """Take images out by their ids; returns them. Their ids are never given again."""
+        wanted = check_ids(ids, self._images)
+        gone = set(wanted)
+        n_left = sum(image.n_descriptors for image in self._images.values() if image.id not in gone)
+        if n_left < self._min_descriptors:
+            raise InvalidInputError(
+                f"a model needs at least {self._min_descriptors} descriptors to search; {n_left} would be left; add "
+                "others first."
+            )
+        self.n_changes += len(wanted)
+        for number in wanted:
+            self.added.pop(number, None)
+        return [self._images.pop(number) for number in wanted]
+
+    def relabel(self, ids: int | Iterable[int], label: Any) -> list[Reference]:
+        """Give images, by their ids, another label, known or new; returns them as they are now."""
+        wanted = check_ids(ids, self._images)
+        (label,) = check_labels([label], 1)
+        check_label_kind(label, self._images[wanted[0]].label)
+        self.n_changes += sum(self._images[number].label != label for number in wanted)
+        for number in wanted:
+            self._images[number] = replace(self._images[number], label=label)
+        return [self._images[number] for number in wanted]
+
+    def ids_of(self, label: Any) -> list[int]:
+        """The ids of the images of a class."""
+        found = [image.id for image in self._images.values() if image.label == label]
+        if not found:
+            raise InvalidInputError(f"no image of the model has the label {label!r}; lnbnn list MODEL shows them.")
+        return found
+
+    def label_of(self, text: str) -> Any:
+        """A label given as text, as a label of the model's kind."""
+        if isinstance(self._before[0].label, str):
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            raise InvalidInputError(f"the model's labels are whole numbers; got {text!r}.") from None
+
+    def set_batch(self, batch: int) -> None:
+        """Say where the features of the added images are kept."""
+        for number in self.added:
+            self._images[number] = replace(self._images[number], batch=batch)
+
+    def change(self) -> Change:
+        """All that was done, from the images given to those there are now."""
+        return Change.between(self._before, self._images.values(), lambda image: self.added[image.id])

@@ -1,0 +1,160 @@
+"""The labeled images that a model is made of, and what a change does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lnbnn.errors import InvalidInputError
+from lnbnn.features import ImageFeatures
+
+__all__ = [
+    "MAX_DESCRIPTORS",
+    "MAX_IMAGES",
+    "Change",
+    "Reference",
+    "References",
+    "can_be_held_out",
+    "check_ids",
+    "check_label_kind",
+    "check_labels",
+]
+
+MAX_IMAGES = 1 << 24
+"""Ids are below this: how many images can ever be added to one model."""
+MAX_DESCRIPTORS = 1 << 20
+"""Of one image."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One labeled image of a model.
+
+    Parameters
+    ----------
+    id : int
+        Its own for as long as the model lives; never given to another image.
+    name : str
+        The path it was read from, or what it was called.
+    label : str or int
+    n_descriptors : int
+    digest : str or None
+        SHA-256 of its content, by which the same image is noticed.
+    batch : int
+        The generation it was added in; 0 if it is among the model's indexed files.
+    """
+
+    id: int
+    name: str
+    label: Any
+    n_descriptors: int
+    digest: str | None = None
+    batch: int = 0
+
+
+class References(Sequence[Reference]):
+    """The labeled images of a model, ids ascending.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        The labels, sorted.
+    places : ndarray of shape (n_images,), int64
+        The place of each image's label in ``classes``.
+    """
+
+    def __init__(self, images: Iterable[Reference] = ()) -> None:
+        self.images = tuple(images)
+        self.classes, places = np.unique(np.asarray([image.label for image in self.images]), return_inverse=True)
+        self.places = places.astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.images[place]
+
+    def __iter__(self) -> Iterator[Reference]:
+        return iter(self.images)
+
+    @property
+    def n_descriptors(self) -> int:
+        """Of all images together."""
+        return sum(image.n_descriptors for image in self.images)
+
+
+@dataclass(frozen=True)
+class Change:
+    """From one set of references to another: what was removed, what got which other label, what was added."""
+
+    after: References
+    removed: tuple[Reference, ...]
+    relabeled: tuple[tuple[Reference, Any], ...]
+    added: tuple[tuple[Reference, ImageFeatures], ...]
+
+    @classmethod
+    def between(
+        cls, before: Iterable[Reference], after: Iterable[Reference], features: Callable[[Reference], ImageFeatures]
+    ) -> Change:
+        """The change from ``before`` to ``after``; ``features`` gives those of an added image."""
+        old, new = {image.id: image for image in before}, {image.id: image for image in after}
+        return cls(
+            References(new.values()),
+            tuple(image for number, image in old.items() if number not in new),
+            tuple(
+                (image, new[number].label)
+                for number, image in old.items()
+                if number in new and new[number].label != image.label
+            ),
+            tuple((image, features(image)) for number, image in new.items() if number not in old),
+        )
+
+    def __len__(self) -> int:
+        return len(self.removed) + len(self.relabeled) + len(self.added)
+
+
+def can_be_held_out(places: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Which images have another of their class, so that the class is still known without them."""
+    return np.bincount(places)[places] > 1
+
+
+def check_labels(y: ArrayLike, n_images: int) -> list[Any]:
+    """The labels as a list of all strings or all whole numbers, one per image."""
+    labels = np.asarray(y)
+    if labels.shape != (n_images,):
+        raise InvalidInputError(f"y must hold one label per image ({n_images}); got shape {labels.shape}.")
+    if n_images == 0:
+        raise InvalidInputError("fit needs at least one image; got none.")
+    given: list[Any] = y.tolist() if isinstance(y, np.ndarray) else list(y)  # type: ignore[arg-type]
+    all_text = all(isinstance(label, str) for label in given)
+    all_whole = all(isinstance(label, int | np.integer) and not isinstance(label, bool) for label in given)
+    if not (all_text or all_whole):
+        raise InvalidInputError(f"labels must be all strings or all whole numbers; got dtype {labels.dtype}.")
+    if all_text and not all(label.strip() for label in given):
+        raise InvalidInputError("a label must not be empty; name the class.")
+    for label in given if all_text else []:
+        if "\0" in label:  # NumPy drops it at the end of a string: two labels would become one
+            raise InvalidInputError(f"a label must not hold a NUL character; got {label!r}.")
+    return [label if all_text else int(label) for label in given]
+
+
+def check_label_kind(label: Any, known: Any) -> None:
+    """Raise unless a label is of the kind of those a model has."""
+    if isinstance(label, str) != isinstance(known, str):
+        raise InvalidInputError(f"labels must be of the kind of {known!r}, as before; got {label!r}.")
+
+
+def check_ids(ids: int | Iterable[int], known: Container[int] | Mapping[int, Any]) -> list[int]:
+    """The ids once each, in the order given; raises on one that is not known, and on none at all."""
+    wanted = []
+    for number in [ids] if isinstance(ids, int | np.integer) else ids:
+        if not isinstance(number, int | np.integer) or isinstance(number, bool) or int(number) not in known:
+            raise InvalidInputError(f"no image of the model has the id {number!r}; lnbnn list MODEL shows them.")
+        wanted.append(int(number))
+    if not wanted:
+        raise InvalidInputError("expected the id of at least one image; got none.")
+    return list(dict.fromkeys(wanted))
