@@ -18,7 +18,7 @@ import numpy as np
 from common import HERE, mean_per_class, options_parser, show
 
 from lnbnn import LocalNBNN
-from lnbnn.classifiers.nbnn_family import image_of_id
+from lnbnn.classifiers.matching import image_of_id
 from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.lab.base import Arrays, Part
 from lnbnn.lab.lab import Lab

@@ -20,7 +20,7 @@ import numpy as np
 from common import HERE, mean_per_class, options_parser, show
 
 from lnbnn import DenseSIFT, LocalNBNN
-from lnbnn.classifiers.nbnn_family import image_of_id
+from lnbnn.classifiers.matching import image_of_id
 from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images

@@ -125,7 +125,7 @@ def flann() -> dict[str, float]:
 
 def opening() -> dict[str, float]:
     """Seconds to open the model, the package imported before."""
-    import lnbnn.classifiers.nbnn_family
+    import lnbnn.classifiers.local_nbnn
     import lnbnn.descriptors.dense_sift
     import lnbnn.indexes.faiss_index
 

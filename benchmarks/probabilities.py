@@ -16,7 +16,7 @@ import numpy as np
 from common import HERE, options_parser
 
 from lnbnn.classifiers.fusion import LateFusion
-from lnbnn.classifiers.nbnn_family import LocalNBNN
+from lnbnn.classifiers.local_nbnn import LocalNBNN
 from lnbnn.classifiers.trained import SoftSpatialPyramid
 from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.folder import LabelledImages

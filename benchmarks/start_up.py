@@ -34,7 +34,7 @@ from lnbnn.scoring import local_nbnn_updates
 
 REPEATS = 5
 OPEN = (
-    "import sys, time; import lnbnn.classifiers.nbnn_family, lnbnn.indexes.faiss_index, lnbnn.descriptors.dense_sift; "
+    "import sys, time; import lnbnn.classifiers.local_nbnn, lnbnn.indexes.faiss_index, lnbnn.descriptors.dense_sift; "
     "begin, cpu = time.perf_counter(), time.process_time(); lnbnn.load(sys.argv[1]); "
     "print(time.perf_counter() - begin, time.process_time() - cpu)"
 )

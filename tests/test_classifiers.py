@@ -19,7 +19,7 @@ from synthetic import flat_image, grating, grating_set, make_features, small_sif
 
 from lnbnn import NBNN, DenseSIFT, FeatureStore, ImageFeatures, LocalNBNN, classifiers, load
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.nbnn_family import MatchingClassifier, ids_of_image, image_of_id
+from lnbnn.classifiers.matching import MatchingClassifier, ids_of_image, image_of_id
 from lnbnn.errors import ImageReadError, InvalidInputError, UnknownNameError
 from lnbnn.params import resolve
 

@@ -163,7 +163,7 @@ def test_command_line_help_loads_no_backend():
 
 def test_opening_a_local_nbnn_model_loads_neither_scikit_learn_nor_scipys_parts():
     code = (
-        "import sys; import lnbnn.classifiers.nbnn_family, lnbnn.indexes.faiss_index, lnbnn.descriptors.dense_sift; "
+        "import sys; import lnbnn.classifiers.local_nbnn, lnbnn.indexes.faiss_index, lnbnn.descriptors.dense_sift; "
         "print(*[name for name in ['sklearn', 'scipy.optimize', 'scipy.stats', 'joblib'] if name in sys.modules])"
     )
     assert run_python(code) == []

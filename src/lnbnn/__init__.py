@@ -16,8 +16,10 @@ from lnbnn.version import __version__
 
 if TYPE_CHECKING:
     from lnbnn.classifiers import load
+    from lnbnn.classifiers.affine_nbnn import AffineNBNN
     from lnbnn.classifiers.fusion import LateFusion
-    from lnbnn.classifiers.nbnn_family import NBNN, AffineNBNN, LocalNBNN
+    from lnbnn.classifiers.local_nbnn import LocalNBNN
+    from lnbnn.classifiers.nbnn import NBNN
     from lnbnn.descriptors.dense_sift import DenseSIFT
     from lnbnn.features import ImageFeatures
     from lnbnn.model.changes import edit
@@ -37,13 +39,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AffineNBNN": "lnbnn.classifiers.nbnn_family",
+    "AffineNBNN": "lnbnn.classifiers.affine_nbnn",
     "DenseSIFT": "lnbnn.descriptors.dense_sift",
     "FeatureStore": "lnbnn.reading.store",
     "ImageFeatures": "lnbnn.features",
     "LateFusion": "lnbnn.classifiers.fusion",
-    "LocalNBNN": "lnbnn.classifiers.nbnn_family",
-    "NBNN": "lnbnn.classifiers.nbnn_family",
+    "LocalNBNN": "lnbnn.classifiers.local_nbnn",
+    "NBNN": "lnbnn.classifiers.nbnn",
     "edit": "lnbnn.model.changes",
     "load": "lnbnn.classifiers",
 }

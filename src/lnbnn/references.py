@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,7 +56,7 @@ class Reference:
     batch: int = 0
 
 
-class References(Sequence[Reference]):
+class References(tuple[Reference, ...]):
     """The labeled images of a model, ids ascending.
 
     Attributes
@@ -67,24 +67,20 @@ class References(Sequence[Reference]):
         The place of each image's label in ``classes``.
     """
 
-    def __init__(self, images: Iterable[Reference] = ()) -> None:
-        self.images = tuple(images)
-        self.classes, places = np.unique(np.asarray([image.label for image in self.images]), return_inverse=True)
-        self.places = places.astype(np.int64)
+    classes: NDArray[np.generic]
+    places: NDArray[np.int64]
 
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self.images[place]
-
-    def __iter__(self) -> Iterator[Reference]:
-        return iter(self.images)
+    def __new__(cls, images: Iterable[Reference] = ()) -> Self:
+        """The images, with their classes looked up."""
+        references = super().__new__(cls, images)
+        references.classes, places = np.unique(np.asarray([image.label for image in references]), return_inverse=True)
+        references.places = places.astype(np.int64)
+        return references
 
     @property
     def n_descriptors(self) -> int:
         """Of all images together."""
-        return sum(image.n_descriptors for image in self.images)
+        return sum(image.n_descriptors for image in self)
 
 
 @dataclass(frozen=True)
@@ -148,7 +144,7 @@ def check_label_kind(label: Any, known: Any) -> None:
         raise InvalidInputError(f"labels must be of the kind of {known!r}, as before; got {label!r}.")
 
 
-def check_ids(ids: int | Iterable[int], known: Container[int] | Mapping[int, Any]) -> list[int]:
+def check_ids(ids: int | Iterable[int], known: Container[int]) -> list[int]:
     """The ids once each, in the order given; raises on one that is not known, and on none at all."""
     wanted = []
     for number in [ids] if isinstance(ids, int | np.integer) else ids:

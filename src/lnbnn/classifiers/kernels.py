@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.classifiers.base import settings_class
-from lnbnn.classifiers.nbnn_family import NBNN, LocalNBNN, MatchingClassifier
+from lnbnn.classifiers.local_nbnn import LocalNBNN
+from lnbnn.classifiers.matching import MatchingClassifier
+from lnbnn.classifiers.nbnn import NBNN
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.methods.base import Method, Progress, no_progress
@@ -35,6 +37,11 @@ class KernelClassifier(MatchingClassifier):
 
     def make_method(self, descriptor: Descriptor) -> Method:
         return ResponseKernel(self, cast(MatchingMethod, super().make_method(descriptor)))
+
+    @property
+    def matching_(self) -> MatchingMethod:
+        """The fitted method whose responses are used."""
+        return cast(ResponseKernel, self.fitted().method).inner
 
     @property
     def machines_(self) -> Machines:
@@ -80,7 +87,7 @@ class NBNNKernel(KernelClassifier, NBNN):
         with C.
     location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget
     n_jobs, random_state
-        As of :class:`~lnbnn.classifiers.nbnn_family.NBNN`.
+        As of :class:`~lnbnn.classifiers.nbnn.NBNN`.
     """
 
     method: ClassVar[str] = "nbnn-kernel"
@@ -99,7 +106,7 @@ class LocalNBNNKernel(KernelClassifier, LocalNBNN):
     location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget
     n_jobs, random_state
     match_score, background_rank, background_other_class, normalize_classes
-        As of :class:`~lnbnn.classifiers.nbnn_family.LocalNBNN`.
+        As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`.
     """
 
     method: ClassVar[str] = "local-nbnn-kernel"

@@ -25,7 +25,7 @@ class PooledSVM(Classifier):
     C : float, default=1.0
         Regularization of the SVMs.
     descriptor, descriptor_params, n_jobs, random_state
-        As of :class:`~lnbnn.classifiers.nbnn_family.LocalNBNN`; nothing is drawn at random.
+        As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; nothing is drawn at random.
     """
 
     method: ClassVar[str] = "pooled-svm"
@@ -59,7 +59,7 @@ class HardSpatialPyramid(Classifier):
     C : float, default=10.0
         Price of a training image on the wrong side of a machine's margin.
     descriptor, descriptor_params, n_jobs
-        As of :class:`~lnbnn.classifiers.nbnn_family.LocalNBNN`.
+        As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`.
     random_state : int, default=0
         Seed of the codebook.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lnbnn.classifiers import CLASSIFIERS, COMBINATIONS
+from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.cli.arguments import DESCRIPTOR_NAMES, Cache, DescriptorParams, Images, Jobs, Strict
 from lnbnn.cli.console import (
     Format,
@@ -251,7 +251,7 @@ def _options(settings: dict[str, Any]) -> str:
 
 def _check_chosen(methods: list[str], chosen: set[str]) -> None:
     """Refuse a setting that was given but that none of the methods has."""
-    known = [resolve(CLASSIFIERS, method, "method")._get_param_names() for method in methods]
+    known = [resolve(CLASSIFIERS, method, "method").param_names() for method in methods]
     for name in sorted(chosen - {name for names in known for name in names}):
         raise typer.BadParameter(f"method {methods[0]!r} has no {name}; its settings: {', '.join(known[0])}")
 
@@ -259,7 +259,7 @@ def _check_chosen(methods: list[str], chosen: set[str]) -> None:
 def _make_classifier(method: str, params: dict[str, Any]) -> Classifier:
     """The classifier with those of these settings that it has."""
     kind = resolve(CLASSIFIERS, method, "method")
-    names = kind._get_param_names()
+    names = kind.param_names()
     classifier = kind(**{name: value for name, value in params.items() if name in names})
     with usage_errors():
         classifier.check_settings()
@@ -305,7 +305,9 @@ def _items_of(items: list[str] | None, number: int, n_descriptors: int) -> list[
 
 def _fused(members: list[Classifier], jobs: int | None) -> Classifier:
     parts = [(f"part{number}", member) for number, member in enumerate(members, start=1)]
-    fusion: Classifier = resolve(COMBINATIONS, "fusion", "method")(parts, n_jobs=jobs)
+    fusion: Classifier = resolve({"fusion": "lnbnn.classifiers.fusion:LateFusion"}, "fusion", "method")(
+        parts, n_jobs=jobs
+    )
     with usage_errors():
         fusion.check_settings()
     return fusion

@@ -68,7 +68,7 @@ def predict(
         if not 0.0 < reject < 1.0:
             raise typer.BadParameter(f"expected a rate between 0 and 1; got {reject}", param_hint="--reject")
         classifier = _ready_to_reject(model, classifier, trust_network)
-    is_calibrated = classifier._is_calibrated()
+    is_calibrated = classifier.fitted().is_calibrated
     skipped = []
     columns = ["score", *(["probability"] if is_calibrated else [])]
     rows = []
@@ -120,10 +120,10 @@ def _ready_to_reject(model: Path, classifier: Classifier, trust_network: bool) -
     from lnbnn.errors import InvalidInputError, LnbnnError
     from lnbnn.model.changes import calibrate as calibrate_model
 
-    if hasattr(classifier, "unknown_prominence_"):
-        if 10 * classifier.n_changes_ > len(classifier.images_):
+    if classifier.fitted().can_reject:
+        if 10 * classifier.fitted().n_changes > len(classifier.images_):
             note(
-                f"{classifier.n_changes_} images changed since the model was calibrated; "
+                f"{classifier.fitted().n_changes} images changed since the model was calibrated; "
                 f"lnbnn calibrate {model} brings it up to date"
             )
         return classifier

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lnbnn.classifiers.nbnn_family import LocalNBNN
+from lnbnn.classifiers.local_nbnn import LocalNBNN
 from lnbnn.data.folder import LabelledImages, read_images
 from lnbnn.data.splits import split_images
 from lnbnn.data.toy import write_toy_set

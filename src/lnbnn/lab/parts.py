@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.classifiers.base import Classifier
 from lnbnn.classifiers.kernels import totals_by_cell
-from lnbnn.classifiers.nbnn_family import MatchingClassifier
+from lnbnn.classifiers.matching import MatchingClassifier
 from lnbnn.data.folder import LabelledImages
 from lnbnn.indexes import make_index
 from lnbnn.lab.base import Arrays, Part

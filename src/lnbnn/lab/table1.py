@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lnbnn.classifiers.nbnn_family import LogOddsNBNN
+from lnbnn.classifiers.nbnn import LogOddsNBNN
 from lnbnn.lab.base import Arrays, Experiment, Part, markdown_table, mean_sd
 from lnbnn.lab.lab import Lab
 from lnbnn.lab.parts import accuracy, full_params, truth_of

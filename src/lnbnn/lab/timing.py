@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.nbnn_family import MatchingClassifier
+from lnbnn.classifiers.matching import MatchingClassifier
 from lnbnn.features import ImageFeatures
 from lnbnn.lab.lab import Lab
 from lnbnn.params import resolve

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lnbnn.classifiers.nbnn_family import LocalNBNN
+from lnbnn.classifiers.local_nbnn import LocalNBNN
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
 from lnbnn.descriptors import make_descriptor
@@ -58,7 +58,7 @@ class Trial:
     Parameters
     ----------
     settings : dict
-        Keywords of :class:`~lnbnn.classifiers.nbnn_family.LocalNBNN`; those not named keep their defaults.
+        Keywords of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; those not named keep their defaults.
     accuracy : float
         Mean per-class accuracy on the images that were held out, 0 to 1.
     ms_an_image : float

@@ -5,12 +5,12 @@ from __future__ import annotations
 __all__ = ["INCREMENTAL", "METHODS"]
 
 METHODS = {
-    "local-nbnn": "lnbnn.classifiers.nbnn_family:LocalNBNN",
-    "nbnn": "lnbnn.classifiers.nbnn_family:NBNN",
+    "local-nbnn": "lnbnn.classifiers.local_nbnn:LocalNBNN",
+    "nbnn": "lnbnn.classifiers.nbnn:NBNN",
     "local-nbnn-kernel": "lnbnn.classifiers.kernels:LocalNBNNKernel",
-    "nbnn-affine": "lnbnn.classifiers.nbnn_family:AffineNBNN",
+    "nbnn-affine": "lnbnn.classifiers.affine_nbnn:AffineNBNN",
     "nbnn-kernel": "lnbnn.classifiers.kernels:NBNNKernel",
-    "nbnn-log-odds": "lnbnn.classifiers.nbnn_family:LogOddsNBNN",
+    "nbnn-log-odds": "lnbnn.classifiers.nbnn:LogOddsNBNN",
     "pooled-svm": "lnbnn.classifiers.trained:PooledSVM",
     "spm-hard": "lnbnn.classifiers.trained:HardSpatialPyramid",
     "spm-soft": "lnbnn.classifiers.trained:SoftSpatialPyramid",

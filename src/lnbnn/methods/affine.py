@@ -56,6 +56,10 @@ class AffineCorrection(MatchingMethod):
         corrected = self.alpha[plain.labels] * plain.values + self.beta[plain.labels]
         return Updates(corrected / max(1, len(plain.values)), plain.labels)
 
+    def class_distances(self, vectors: NDArray[np.generic], leave_out: LeaveOut = None) -> NDArray[np.float32]:
+        """The uncorrected squared distance of each query vector to its nearest neighbor in every class."""
+        return self.inner.class_distances(vectors, leave_out)
+
     def add_vectors(self, vectors: NDArray[np.generic], ids: NDArray[np.int64], label: Any) -> None:
         self.inner.add_vectors(vectors, ids, label)
 

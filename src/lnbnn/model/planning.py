@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lnbnn.classifiers.base import Classifier
-from lnbnn.classifiers.nbnn_family import MatchingClassifier
+from lnbnn.classifiers.matching import MatchingClassifier
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.reading.extraction import ImageLike, iter_features
