@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +18,9 @@ from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.files.locks import ReadLock
 from lnbnn.files.outputs import check_folder
 from lnbnn.files.regular import is_regular, not_regular, open_regular, read_regular
-from lnbnn.model.manifest import DATA_NAME, check_fields, short
+from lnbnn.model.manifest import check_fields, short
 
 __all__ = [
-    "DATA_NAME",
     "FORMAT",
     "FORMAT_VERSION",
     "MANIFEST",
@@ -46,8 +44,6 @@ MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 27
 _VERIFY_UP_TO_BYTES = 1 << 26  # of all files, smallest first, that are verified on opening; `lnbnn check` verifies all
 _READABLE = (2, FORMAT_VERSION)
-_FILE = re.compile(DATA_NAME.pattern + r"(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}){1,8}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
@@ -78,14 +74,15 @@ def open_model(path: str | os.PathLike[str], *, trust_network: bool = False) -> 
     """Open a model folder for reading: manifest checked, files there and of their size, the small ones verified."""
     folder = Path(path)
     for _ in range(100):  # a writer may put a new manifest in place, and clean up, between the two steps
-        manifest = read_manifest(folder)
+        before = _manifest_bytes(folder)
+        manifest = _parse_manifest(folder, before)
         try:
             lock = ReadLock(folder / manifest["data"])
-        except FileNotFoundError:
-            if read_manifest(folder)["generation"] == manifest["generation"]:
+        except (FileNotFoundError, NotADirectoryError):
+            if _manifest_bytes(folder) == before:
                 raise ModelFormatError(f"{folder / manifest['data']}: missing; {_FIT_AGAIN}") from None
             continue
-        if read_manifest(folder)["data"] == manifest["data"]:
+        if _manifest_bytes(folder) == before:
             break
     else:
         raise LnbnnError(f"{path}: the model changes faster than it can be opened; try again.")
@@ -102,64 +99,51 @@ def open_model(path: str | os.PathLike[str], *, trust_network: bool = False) -> 
 
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The checked manifest of a model folder: known format and version, its checksum right, every path inside."""
-    folder = Path(path)
-    manifest_path = folder / MANIFEST
+    return _parse_manifest(Path(path), _manifest_bytes(Path(path)))
+
+
+def _manifest_bytes(folder: Path) -> bytes:
     if not folder.exists():
-        raise ModelFormatError(f"{path}: no such model folder; make one with: lnbnn fit IMAGES_DIR {path}")
-    if not os.path.lexists(manifest_path):
-        raise ModelFormatError(f"{path}: not a model folder ({MANIFEST} is missing); make one with: lnbnn fit")
+        raise ModelFormatError(f"{folder}: no such model folder; make one with: lnbnn fit IMAGES_DIR {folder}")
+    if not os.path.lexists(folder / MANIFEST):
+        raise ModelFormatError(f"{folder}: not a model folder ({MANIFEST} is missing); make one with: lnbnn fit")
     try:
-        manifest = json.loads(read_regular(manifest_path, MAX_MANIFEST_BYTES).decode("utf-8"))
+        return read_regular(folder / MANIFEST, MAX_MANIFEST_BYTES)
+    except OSError as error:
+        raise ModelFormatError(f"{folder / MANIFEST}: cannot be read as a model's manifest ({error}).") from error
+
+
+def _parse_manifest(folder: Path, content: bytes) -> dict[str, Any]:
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(content.decode("utf-8"))
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT!r}")
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelFormatError(f"{manifest_path}: cannot be read as a model's manifest ({error}).") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelFormatError(f"{path}: cannot be read as a model's manifest ({error}).") from error
     version = manifest.get("format_version")
     if version not in _READABLE or isinstance(version, bool):
         raise ModelFormatError(
-            f"{path}: model format {short(version)}, but this lnbnn reads formats {_READABLE[0]} and {_READABLE[1]}; "
-            "use the lnbnn that wrote it, or fit the model again."
+            f"{folder}: model format {short(version)}, but this lnbnn reads formats {_READABLE[0]} and "
+            f"{_READABLE[1]}; use the lnbnn that wrote it, or fit the model again."
         )
     try:
         is_whole = manifest.pop("sha256", None) == digest_of_manifest(manifest)
     except RecursionError:
         is_whole = False
     if not is_whole:
-        raise ModelFormatError(f"{manifest_path}: its checksum is wrong, the file is damaged; {_FIT_AGAIN}")
-    _check_fields(manifest_path, manifest)
-    _check_entries(folder)
-    return manifest
-
-
-_FIT_AGAIN = "copy the model again, or fit it again."
-
-
-def _check_fields(path: Path, manifest: dict[str, Any]) -> None:
-    generation, files = manifest.get("generation"), manifest.get("files")
-    if not isinstance(generation, int) or isinstance(generation, bool) or not 0 < generation < 10**15:
-        raise ModelFormatError(f"{path}: the generation must be a whole number; got {short(generation)}.")
-    data = manifest.get("data")
-    if not isinstance(data, str) or DATA_NAME.fullmatch(data) is None:
-        raise ModelFormatError(f"{path}: {short(data)} is not a folder inside the model folder.")
-    if not isinstance(files, dict):
-        raise ModelFormatError(f"{path}: the list of files is missing; {_FIT_AGAIN}")
-    for name, entry in files.items():
-        if _FILE.fullmatch(name) is None or name.split("/")[0] != data:
-            raise ModelFormatError(f"{path}: {short(name)} is not a path inside the model folder.")
-        fits = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], int) and isinstance(entry[1], str)
-        if not fits or entry[0] < 0 or _DIGEST.fullmatch(entry[1]) is None:
-            raise ModelFormatError(f"{path}: expected a size and a checksum for {name!r}; got {short(entry)}.")
+        raise ModelFormatError(f"{path}: its checksum is wrong, the file is damaged; {_FIT_AGAIN}")
     check_fields(path, manifest)
-
-
-def _check_entries(folder: Path) -> None:
-    """Raise if anything but regular files and folders is in a model folder: a link leads out of it, a pipe hangs."""
     try:
-        found = not_regular(folder)
+        found = not_regular(folder)  # a link leads out of the folder, a pipe hangs
     except OSError as error:
         raise ModelFormatError(f"{folder}: cannot be read ({error.strerror}); check its permissions.") from error
     if found is not None:
         raise ModelFormatError(f"{found}: a model holds regular files only, no links, pipes or devices; copy it again.")
+    return manifest
+
+
+_FIT_AGAIN = "copy the model again, or fit it again."
 
 
 def check_sizes(folder: Path, files: dict[str, list[Any]]) -> None:

@@ -32,18 +32,40 @@ __all__ = [
 DATA_NAME = re.compile(r"data-\d{6,15}(-[0-9a-f]{16})?")
 """Names of data folders; those of format 2 have no random part."""
 
+_FILE = re.compile(DATA_NAME.pattern + r"(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}){1,8}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
 _MAX_COUNT = (1 << 53) - 1
 _MAX_DEPTH = 6  # of lists and dicts in the settings
 _LARGEST = 1e30
 
 
 def check_fields(path: Path, manifest: dict[str, Any]) -> None:
-    """Raise :class:`~lnbnn.errors.ModelFormatError` when a field that is there holds what it must not."""
-    for name, (fits, what) in _FIELDS.items():
-        if name in manifest and not fits(manifest[name]):
+    """Raise :class:`~lnbnn.errors.ModelFormatError` when a field holds what it must not."""
+    generation, data, files = manifest.get("generation"), manifest.get("data"), manifest.get("files")
+    if type(generation) is not int or not 0 < generation < 10**15:
+        raise ModelFormatError(f"{path}: the generation must be a whole number; got {short(generation)}.")
+    if not isinstance(data, str) or DATA_NAME.fullmatch(data) is None:
+        raise ModelFormatError(f"{path}: {short(data)} is not a folder inside the model folder.")
+    if not isinstance(files, dict):
+        raise ModelFormatError(f"{path}: the list of files is missing; copy the model again, or fit it again.")
+    for name, entry in files.items():
+        if _FILE.fullmatch(name) is None or name.split("/")[0] != data:
+            raise ModelFormatError(f"{path}: {short(name)} is not a path inside the model folder.")
+        fits = type(entry) is list and len(entry) == 2 and type(entry[0]) is int and type(entry[1]) is str
+        if not fits or entry[0] < 0 or _DIGEST.fullmatch(entry[1]) is None:
+            raise ModelFormatError(f"{path}: expected a size and a checksum for {name!r}; got {short(entry)}.")
+    for name, (kind, what) in _FIELDS.items():
+        if name not in manifest:
+            continue
+        value = manifest[name]
+        if isinstance(kind, type):
+            fits = type(value) is kind and (kind is not int or 0 <= manifest[name] <= _MAX_COUNT)
+        else:
+            fits = kind(value)
+        if not fits:
             raise ModelFormatError(
-                f"{path}: {name} must be {what}; got {short(manifest[name])}; the manifest is damaged, fit the model "
-                "again."
+                f"{path}: {name} must be {what}; got {short(value)}; the manifest is damaged, fit the model again."
             )
 
 
@@ -56,42 +78,26 @@ def short(value: Any) -> str:
     return text if len(text) <= 100 else text[:100] + "..."
 
 
-def _is_text(value: Any) -> bool:
-    return type(value) is str
-
-
-def _is_flag(value: Any) -> bool:
-    return type(value) is bool
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= _MAX_COUNT
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < _LARGEST
-
-
-def _is_kind(value: Any) -> bool:
-    if type(value) is not list or len(value) != 2:
-        return False
-    return _is_count(value[0]) and value[0] > 0 and value[1] in ("uint8", "float16", "float32")
-
-
-def _is_params(value: Any) -> bool:
-    if type(value) is not dict or not _is_plain(value, _MAX_DEPTH):
-        return False
-    names = (value[key] for key in ("descriptor", "index") if key in value)
-    settings = (value.get(key) for key in ("descriptor_params", "index_params"))
-    return all(map(_is_text, names)) and all(part is None or type(part) is dict for part in settings)
-
-
-def _is_plain(value: Any, depth: int) -> bool:
+def _is_plain(value: Any, depth: int = _MAX_DEPTH) -> bool:
     """Whether a setting is made of texts, flags and numbers of a common size, in lists and dicts that end soon."""
     if type(value) in (list, dict):
         parts = value.values() if type(value) is dict else value
         return depth > 0 and all(_is_plain(part, depth - 1) for part in parts)
-    return value is None or type(value) in (str, bool) or _is_number(value)
+    return value is None or type(value) in (str, bool) or (type(value) in (int, float) and abs(value) < _LARGEST)
+
+
+def _is_params(value: Any) -> bool:
+    if type(value) is not dict or not _is_plain(value):
+        return False
+    names = (value[key] for key in ("descriptor", "index") if key in value)
+    settings = (value.get(key) for key in ("descriptor_params", "index_params"))
+    return all(type(name) is str for name in names) and all(part is None or type(part) is dict for part in settings)
+
+
+def _is_kind(value: Any) -> bool:
+    if type(value) is not list or len(value) != 2 or type(value[0]) is not int:
+        return False
+    return 0 < value[0] <= _MAX_COUNT and value[1] in ("uint8", "float16", "float32")
 
 
 def _is_temperature(value: Any) -> bool:
@@ -99,41 +105,41 @@ def _is_temperature(value: Any) -> bool:
 
 
 def _is_prominence(value: Any) -> bool:
-    return type(value) is list and 0 < len(value) <= MAX_UNKNOWN and all(map(_is_number, value)) and _ascends(value)
+    return _is_numbers(value) and 0 < len(value) <= MAX_UNKNOWN and bool(value == sorted(value))
 
 
-def _ascends(values: list[Any]) -> bool:
-    return bool(values == sorted(values))
+def _is_numbers(value: Any) -> bool:
+    return type(value) is list and all(type(n) in (int, float) and abs(n) < _LARGEST for n in value)
 
 
 def _is_names(value: Any) -> bool:
-    return type(value) is list and 2 <= len(value) <= 1000 and all(map(_is_text, value))
+    return type(value) is list and 2 <= len(value) <= 1000 and all(type(name) is str for name in value)
 
 
 def _is_weights(value: Any) -> bool:
-    return type(value) is list and all(_is_number(weight) and weight >= 0 for weight in value)
+    return _is_numbers(value) and all(weight >= 0 for weight in value)
 
 
 def _is_folders(value: Any) -> bool:
-    return type(value) is list and all(_is_text(name) and DATA_NAME.fullmatch(name) for name in value)
+    return type(value) is list and all(type(name) is str and DATA_NAME.fullmatch(name) for name in value)
 
 
 def _is_network(value: Any) -> bool:
     if type(value) is not dict or set(value) != {"file", "output"} or value["file"] != "network.onnx":
         return False
-    return value["output"] is None or _is_text(value["output"])
+    return value["output"] is None or type(value["output"]) is str
 
 
-_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "lnbnn_version": (_is_text, "text"),
-    "method": (_is_text, "the name of a method"),
+_FIELDS: dict[str, tuple[Callable[[Any], bool] | type, str]] = {
+    "lnbnn_version": (str, "text"),
+    "method": (str, "the name of a method"),
     "params": (_is_params, "the settings, plain values by name"),
-    "is_incremental": (_is_flag, "true or false"),
-    "min_descriptors": (_is_count, "a whole number"),
+    "is_incremental": (bool, "true or false"),
+    "min_descriptors": (int, "a whole number"),
     "features": (_is_kind, "the length and the type of a descriptor"),
-    "next_id": (_is_count, "a whole number"),
-    "n_indexed": (_is_count, "a whole number"),
-    "n_changes": (_is_count, "a whole number"),
+    "next_id": (int, "a whole number"),
+    "n_indexed": (int, "a whole number"),
+    "n_changes": (int, "a whole number"),
     "temperature": (_is_temperature, "a number above 0"),
     "unknown_prominence": (_is_prominence, f"at most {MAX_UNKNOWN} numbers that ascend"),
     "members": (_is_names, "a list of names"),
@@ -141,6 +147,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "superseded": (_is_folders, "a list of names of data folders"),
     "network": (_is_network, "the network's file and the name of its output"),
 }
+"""What a field must be: of a type (a whole number is a count), or what a function accepts; and the words for it."""
 
 
 # ---- images ---------------------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.files.atomic import PARTIAL, atomic_path, sync
 from lnbnn.files.locks import ReadLock, WriteLock, is_read
 from lnbnn.model.folder import (
-    DATA_NAME,
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
@@ -33,6 +32,7 @@ from lnbnn.model.folder import (
     is_model,
     read_manifest,
 )
+from lnbnn.model.manifest import DATA_NAME, check_fields
 
 __all__ = ["ModelWriter", "change_model", "write_model"]
 
@@ -139,6 +139,7 @@ class ModelWriter:
             "superseded": self._superseded(),
             "files": self._files,
         }
+        check_fields(self.folder / MANIFEST, content)  # what could not be read again is not written
         content["sha256"] = digest_of_manifest(content)
         text = json.dumps(content, separators=(",", ":")).encode("ascii")
         if len(text) > MAX_MANIFEST_BYTES:
