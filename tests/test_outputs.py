@@ -12,7 +12,7 @@ import lnbnn
 from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import InvalidInputError
 from lnbnn.files.outputs import check_file, check_folder
-from lnbnn.model.folder import check_target
+from lnbnn.model.writer import check_target
 
 
 def tree(folder):
@@ -117,7 +117,7 @@ def test_permissions(tmp_path):
 import os
 from pathlib import Path
 from lnbnn.errors import InvalidInputError
-from lnbnn.model.folder import check_target
+from lnbnn.model.writer import check_target
 os.setuid(65534) if os.getuid() == 0 else None
 for name in ("closed/model", "closed/new/model", "closed"):
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,11 +21,13 @@ from lnbnn.methods.base import Method
 from lnbnn.model.answers import Answer
 from lnbnn.model.folder import open_model
 from lnbnn.model.model import Model, open_snapshot
-from lnbnn.model.references_editor import ReferenceEditor
 from lnbnn.params import check_whole, plain
 from lnbnn.reading.extraction import ImageLike, Progress, name_of, no_progress
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import Reference, can_be_held_out, check_labels
+
+if TYPE_CHECKING:
+    from lnbnn.model.references_editor import ReferenceEditor
 
 __all__ = ["Classifier", "cross_fitted_scores", "settings_class"]
 
@@ -189,6 +191,8 @@ class Classifier:
         return self._edit(lambda editor: editor.relabel(ids, label), progress)
 
     def _edit(self, change: Callable[[ReferenceEditor], object], progress: Progress) -> Self:
+        from lnbnn.model.references_editor import ReferenceEditor  # an answer needs none
+
         model = self.fitted()
         model.check_incremental()
         editor = ReferenceEditor(

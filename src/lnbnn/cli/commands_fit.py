@@ -100,7 +100,7 @@ def fit(
         lnbnn fit photos model --preset deep --method local-nbnn --method pooled-svm
     """
     from lnbnn.data.folder import read_images
-    from lnbnn.model.folder import check_target
+    from lnbnn.model.writer import check_target
     from lnbnn.reading.store import FeatureStore
 
     check_target(model, overwrite=force)

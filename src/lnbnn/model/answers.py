@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["UNKNOWN", "Answer"]
+__all__ = ["UNKNOWN", "Answer", "no_descriptors"]
 
 UNKNOWN = "unknown"
 """What an answer to an image that was rejected is called."""
@@ -45,3 +45,8 @@ class Answer:
         if self.false_accept_rate is not None:
             content["false_accept_rate"] = self.false_accept_rate
         return content if self.reason is None else content | {"error": self.reason}
+
+
+def no_descriptors(name: str) -> str:
+    """What is said of an image without descriptors."""
+    return f"{name}: no descriptors; the picture is flat or too small."

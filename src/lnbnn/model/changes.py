@@ -17,11 +17,11 @@ from lnbnn.descriptors import Descriptor, open_descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.methods import INCREMENTAL
 from lnbnn.model.batches import write_batch
-from lnbnn.model.folder import check_target, damaged_files, open_model, read_manifest
+from lnbnn.model.folder import damaged_files, open_model, read_manifest
 from lnbnn.model.manifest import calibration_fields, image_fields, next_id_of, parse_images
 from lnbnn.model.model import load_model
 from lnbnn.model.references_editor import ReferenceEditor
-from lnbnn.model.writer import ModelWriter, change_model
+from lnbnn.model.writer import ModelWriter, change_model, check_target
 from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import Reference
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +17,6 @@ from lnbnn.model.calibration import Calibration, fit_fusion_weights, fuse, log_p
 from lnbnn.model.folder import Snapshot, open_model, read_manifest
 from lnbnn.model.manifest import calibration_fields, calibration_of
 from lnbnn.model.model import Model, open_snapshot
-from lnbnn.model.writer import write_model
 from lnbnn.params import resolve
 from lnbnn.reading.extraction import ImageLike, features_of, map_in_order
 from lnbnn.reading.store import FeatureStore
@@ -154,10 +152,6 @@ class FusionModel(Model):
             "n_changes": 0,
             **fields,
         }
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write a model folder with one model folder per method in it."""
-        write_model(path, self.manifest(), self.save_files, overwrite=overwrite)
 
     def save_files(self, folder: Path) -> None:
         for place, member in enumerate(self.members):

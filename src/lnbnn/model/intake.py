@@ -8,11 +8,12 @@ from typing import Any
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.features import ImageFeatures
+from lnbnn.model.answers import no_descriptors
 from lnbnn.reading.extraction import ImageLike, Progress, iter_read, name_of, no_progress
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import MAX_IMAGES, Reference
 
-__all__ = ["Intake", "no_descriptors"]
+__all__ = ["Intake"]
 
 
 class Intake:
@@ -74,8 +75,3 @@ class Intake:
                 yield Reference(next_id, name, labels[position], len(found.features), found.digest), found.features
                 next_id += 1
             progress("reading images", position + 1, len(images))
-
-
-def no_descriptors(name: str) -> str:
-    """What is said of an image without descriptors."""
-    return f"{name}: no descriptors; the picture is flat or too small."

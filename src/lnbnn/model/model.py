@@ -19,7 +19,7 @@ from lnbnn.errors import ImageReadError, InvalidInputError, LnbnnError, ModelFor
 from lnbnn.features import ImageFeatures
 from lnbnn.methods import METHODS
 from lnbnn.methods.base import Method, Progress, no_progress
-from lnbnn.model.answers import Answer
+from lnbnn.model.answers import Answer, no_descriptors
 from lnbnn.model.batches import TABLE, read_batch, read_json
 from lnbnn.model.calibration import (
     Calibration,
@@ -29,9 +29,7 @@ from lnbnn.model.calibration import (
     prominence,
 )
 from lnbnn.model.folder import Snapshot, batch_folder, open_model
-from lnbnn.model.intake import Intake, no_descriptors
 from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
-from lnbnn.model.writer import write_model
 from lnbnn.params import resolve
 from lnbnn.reading.extraction import ImageLike, features_of, map_in_order, name_of
 from lnbnn.reading.store import FeatureStore
@@ -95,6 +93,8 @@ class Model:
         progress: Progress = no_progress,
     ) -> Self:
         """A new model of labeled images; each is read and extracted once."""
+        from lnbnn.model.intake import Intake  # here and in save: an answer needs neither
+
         model = cls(settings, settings.make_descriptor())
         intake = Intake(model.descriptor)
         read = intake.read(
@@ -337,6 +337,8 @@ class Model:
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model as a folder; see ``docs/model-format.md``."""
+        from lnbnn.model.writer import write_model
+
         write_model(path, self.manifest(), self.save_files, overwrite=overwrite)
 
     def save_files(self, folder: Path) -> None:

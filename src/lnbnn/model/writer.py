@@ -19,6 +19,7 @@ from typing import Any
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.files.atomic import PARTIAL, atomic_path, sync
 from lnbnn.files.locks import ReadLock, WriteLock, is_read
+from lnbnn.files.outputs import check_folder
 from lnbnn.model.folder import (
     FORMAT,
     FORMAT_VERSION,
@@ -26,7 +27,6 @@ from lnbnn.model.folder import (
     MAX_MANIFEST_BYTES,
     batch_folder,
     check_sizes,
-    check_target,
     digest_of_manifest,
     file_digest,
     is_model,
@@ -34,11 +34,40 @@ from lnbnn.model.folder import (
 )
 from lnbnn.model.manifest import DATA_NAME, check_fields
 
-__all__ = ["ModelWriter", "change_model", "write_model"]
+__all__ = ["ModelWriter", "change_model", "check_target", "write_model"]
 
 LOCK = "writer.lock"
 
 _OWN_FIELDS = {"format", "format_version", "generation", "data", "superseded", "files", "sha256"}
+
+
+def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Raise unless a model can be written here: a new place, an empty folder, or a model that may be replaced.
+
+    It is tried out: a place that cannot be written to is refused before the work, and nothing is left there.
+    """
+    target = Path(os.path.abspath(path))
+    if os.path.exists(target) and not os.path.isdir(target):
+        raise InvalidInputError(f"{path}: a file is in the way; a model is a folder, choose another name.")
+    if not os.path.exists(target) or not _has_entries(target):
+        if os.path.islink(target):
+            raise InvalidInputError(f"{path}: a link to no model is in the way; give the folder that it leads to.")
+        if os.path.ismount(target):
+            raise InvalidInputError(f"{path}: a file system is mounted here; choose a folder inside it.")
+        check_folder(target.parent / f".{target.name}.partial-{'x' * 16}", shown=path)  # what write_model makes
+        return
+    if not is_model(target):
+        raise InvalidInputError(f"{path}: the folder holds other files; choose a new or empty folder for the model.")
+    if not overwrite:
+        raise InvalidInputError(f"{path}: a model is here already; choose another folder, or overwrite it (--force).")
+    check_folder(target, shown=path)
+
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except OSError as error:
+        raise InvalidInputError(f"{folder}: cannot be opened ({error.strerror}); check its permissions.") from error
 
 
 def write_model(
