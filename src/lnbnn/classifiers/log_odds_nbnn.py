@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from lnbnn.classifiers.nbnn import NBNN
 from lnbnn.descriptors import Descriptor
+from lnbnn.features import UNIT_LENGTH
 from lnbnn.indexes import LeaveOut
 from lnbnn.reading.extraction import ImageLike, map_in_order
-from lnbnn.reading.location import UNIT_LENGTH
 from lnbnn.scoring import Updates, log_odds_updates
 
 __all__ = ["LogOddsNBNN"]

@@ -17,12 +17,11 @@ from lnbnn.classifiers.nbnn import NBNN
 from lnbnn.classifiers.neighbors import NeighborClassifier
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import UNIT_LENGTH, ImageFeatures
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.indexes import LeaveOut
 from lnbnn.methods.responses import RESPONSES, cell_totals, own_and_response
 from lnbnn.reading.extraction import Progress, no_progress
-from lnbnn.reading.location import UNIT_LENGTH
 from lnbnn.settings import LARGEST, check_whole
 
 __all__ = ["LocalNBNNKernel", "NBNNKernel", "ResponseKernel"]

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from lnbnn.classifiers.base import ImageClassifier, ReferenceImage
 from lnbnn.descriptors.normalization import same_normalizer
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import ImageFeatures, append_location, check_weight
 from lnbnn.indexes import Index, LeaveOut, make_index
 from lnbnn.model.image_table import MAX_DESCRIPTORS
 from lnbnn.model.intake import check_label_kind
 from lnbnn.reading.extraction import ImageLike, Progress, map_in_order, no_progress
-from lnbnn.reading.location import append_location, check_location_weight, check_scale_weight
 from lnbnn.scoring import Updates, joined, lead_z
 
 __all__ = ["NeighborClassifier", "check_count", "ids_of_image", "image_of_id"]
@@ -207,9 +206,9 @@ class NeighborClassifier(ImageClassifier):
         """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
         super().check_settings()
         if self.location_weight is not None:
-            check_location_weight(self.location_weight)
+            check_weight("location_weight", self.location_weight)
         if self.scale_weight is not None:
-            check_scale_weight(self.scale_weight)
+            check_weight("scale_weight", self.scale_weight)
         make_index(self.index, self.index_params)
         budget = self.query_budget
         if budget is not None:

@@ -14,10 +14,9 @@ from lnbnn.classifiers.probabilities import can_be_held_out
 from lnbnn.classifiers.spatial_pyramid import check_positive
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import UNIT_LENGTH, ImageFeatures
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.reading.extraction import Progress
-from lnbnn.reading.location import UNIT_LENGTH
 
 __all__ = ["PooledSVM"]
 

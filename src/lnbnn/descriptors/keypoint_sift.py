@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import InvalidInputError
-from lnbnn.features import ImageFeatures
-from lnbnn.reading.location import UNIT_LENGTH
+from lnbnn.features import UNIT_LENGTH, ImageFeatures
 from lnbnn.settings import check_whole
 
 __all__ = ["KeypointSIFT"]

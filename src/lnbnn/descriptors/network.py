@@ -15,7 +15,7 @@ from lnbnn.descriptors.base import Descriptor, StoredNetwork
 from lnbnn.descriptors.normalization import Normalization
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.files.images import decode_color, resize, to_color
+from lnbnn.files.images import decode, resize, to_pixels
 from lnbnn.settings import check_whole, plain
 
 __all__ = ["Network", "NetworkDescriptor", "cells_of_tokens"]
@@ -155,12 +155,12 @@ class NetworkDescriptor(Descriptor):
 
     def decode(self, data: bytes, *, name: str = "image") -> NDArray[np.uint8]:
         """The content of a picture file as :meth:`prepare` gives it."""
-        return self.prepare(decode_color(data, self._longest_side(), name=name))
+        return self.prepare(decode(data, self._longest_side(), color=True, name=name))
 
     def prepare(self, image: NDArray[np.generic]) -> NDArray[np.uint8]:
         """The RGB picture that the network is shown."""
         network = self._network()
-        rgb = to_color(image)
+        rgb = to_pixels(image, color=True)
         if network.fixed_size is not None:
             return resize(rgb, network.fixed_size)
         height, width = rgb.shape[:2]

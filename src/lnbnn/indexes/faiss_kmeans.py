@@ -9,7 +9,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.memory import check_free
+from lnbnn.indexes.free_memory import check_free
 
 __all__ = ["check_memory", "kmeans_centers", "nearest_centers", "one_thread"]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,18 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
 from lnbnn.files.arrays import load_array, save_stacked
-from lnbnn.files.images import open_bytes
 from lnbnn.files.regular import read_regular
 
 __all__ = [
     "MAX_IMAGES",
     "StoredImage",
-    "content_digest",
     "parse_images",
     "read_batch",
     "read_table",
@@ -65,19 +60,6 @@ class StoredImage:
     n_descriptors: int
     digest: str | None = None
     batch: int = 0
-
-
-def content_digest(image: str | os.PathLike[str] | NDArray[np.generic] | ImageFeatures) -> str:
-    """SHA-256 of a picture file's bytes, of an image array, or of features."""
-    if isinstance(image, str | os.PathLike):
-        with open_bytes(image) as data:
-            return hashlib.sha256(data).hexdigest()
-    arrays = (image.descriptors, image.xy) if isinstance(image, ImageFeatures) else (np.asarray(image),)
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(f"{array.dtype.str} {array.shape};".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
 
 
 def table_fields(images: Sequence[StoredImage]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
-from lnbnn.model.image_table import MAX_IMAGES, StoredImage, content_digest
-from lnbnn.reading.extraction import ImageLike, Progress, iter_features, name_of, no_progress
+from lnbnn.model.image_table import MAX_IMAGES, StoredImage
+from lnbnn.reading.extraction import ImageLike, Progress, iter_read, name_of, no_progress
 from lnbnn.reading.store import FeatureStore
 
 __all__ = [
@@ -66,13 +66,13 @@ class Intake:
         if on_error not in ("raise", "skip"):
             raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
         next_id = first_id
-        found = iter_features(images, self.descriptor, n_jobs=n_jobs, store=store)
-        for position, features in enumerate(found):
+        found = iter_read(images, self.descriptor, n_jobs=n_jobs, store=store)
+        for position, read in enumerate(found):
             name = name_of(images[position], position)
             try:
-                if isinstance(features, ImageReadError):
-                    raise features
-                digest = content_digest(images[position])
+                if isinstance(read, ImageReadError):
+                    raise read
+                features, digest = read
                 if self._is_usable(name, digest, features, next_id):
                     if next_id >= MAX_IMAGES:
                         raise InvalidInputError(f"a model takes at most {MAX_IMAGES} images in its life.")

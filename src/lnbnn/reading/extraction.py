@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,19 @@ from lnbnn.features import ImageFeatures
 from lnbnn.files.images import open_bytes
 from lnbnn.reading.store import FeatureStore
 
-__all__ = ["ImageLike", "Progress", "features_of", "iter_features", "map_in_order", "name_of", "no_progress"]
+__all__ = [
+    "ImageLike",
+    "Progress",
+    "Read",
+    "content_digest",
+    "features_of",
+    "iter_features",
+    "iter_read",
+    "map_in_order",
+    "name_of",
+    "no_progress",
+    "read_features",
+]
 
 ImageLike: TypeAlias = str | os.PathLike[str] | NDArray[np.generic] | ImageFeatures
 """A path, an image array, or features already extracted."""
@@ -33,26 +46,50 @@ def no_progress(stage: str, done: int, total: int) -> None:
     """The progress of who does not ask for any."""
 
 
+class Read(NamedTuple):
+    """One image as it was read, once."""
+
+    features: ImageFeatures
+    digest: str
+    """SHA-256 of the file's bytes, or what :func:`content_digest` gives for an array or features."""
+
+
 def features_of(image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None) -> ImageFeatures:
     """The features of one image; read from the store, or extracted and put there."""
     if isinstance(image, ImageFeatures):
         return image
     if isinstance(image, np.ndarray):
         return descriptor.extract(image)
+    return read_features(image, descriptor, store).features
+
+
+def read_features(image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None) -> Read:
+    """The features of one image and the digest of its content; a file is read once."""
+    if isinstance(image, ImageFeatures | np.ndarray):
+        return Read(features_of(image, descriptor), content_digest(image))
     if not isinstance(image, str | os.PathLike):
         raise InvalidInputError(f"an image must be a path, an array or ImageFeatures; got {type(image).__name__}.")
     with open_bytes(image) as data:
-        key = store.key(data, descriptor) if store is not None else ""
-        features = store.get(key) if store is not None else None
+        digest = hashlib.sha256(data).hexdigest()
+        key = "" if store is None else store.key(digest, descriptor)
+        features = None if store is None else store.get(key)
         picture = descriptor.decode(data, name=str(image)) if features is None else None
         del data  # the file is not needed any more
-    if picture is None:
-        assert features is not None
-        return features
-    features = descriptor.extract(picture)
-    if store is not None:
-        store.put(key, features)
-    return features
+    if picture is not None:
+        features = descriptor.extract(picture)
+        if store is not None:
+            store.put(key, features)
+    assert features is not None
+    return Read(features, digest)
+
+
+def content_digest(image: NDArray[np.generic] | ImageFeatures) -> str:
+    """SHA-256 of an image array, or of features."""
+    digest = hashlib.sha256()
+    for array in (image.descriptors, image.xy) if isinstance(image, ImageFeatures) else (image,):
+        digest.update(f"{array.dtype.str} {array.shape};".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def iter_features(
@@ -63,14 +100,28 @@ def iter_features(
     store: FeatureStore | None = None,
 ) -> Iterator[ImageFeatures | ImageReadError]:
     """Features of many images, in order; a file that cannot be read gives its error as a value."""
+    return map_in_order(_or_error(lambda image: features_of(image, descriptor, store)), images, n_jobs)
 
-    def work(image: ImageLike) -> ImageFeatures | ImageReadError:
+
+def iter_read(
+    images: Iterable[ImageLike],
+    descriptor: Descriptor,
+    *,
+    n_jobs: int | None = None,
+    store: FeatureStore | None = None,
+) -> Iterator[Read | ImageReadError]:
+    """As :func:`iter_features`, with the digest of each image."""
+    return map_in_order(_or_error(lambda image: read_features(image, descriptor, store)), images, n_jobs)
+
+
+def _or_error(read: Callable[[ImageLike], _Result]) -> Callable[[ImageLike], _Result | ImageReadError]:
+    def work(image: ImageLike) -> _Result | ImageReadError:
         try:
-            return features_of(image, descriptor, store)
+            return read(image)
         except ImageReadError as error:
             return error.with_traceback(None)  # which would keep the file's content
 
-    return map_in_order(work, images, n_jobs)
+    return work
 
 
 def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item], n_jobs: int | None) -> Iterator[_Result]:
@@ -83,8 +134,7 @@ def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item], n_job
         from joblib import cpu_count  # respects affinity and the limits of containers
 
         n_jobs = cpu_count()
-    n_threads = int(n_jobs)
-    return map(work, items) if n_threads == 1 else _map_on_threads(work, items, n_threads)
+    return map(work, items) if n_jobs == 1 else _map_on_threads(work, items, int(n_jobs))
 
 
 def _map_on_threads(work: Callable[[_Item], _Result], items: Iterable[_Item], n_threads: int) -> Iterator[_Result]:
