@@ -16,7 +16,10 @@ from lnbnn.settings import Configurable
 if TYPE_CHECKING:
     from lnbnn.descriptors.normalization import Normalization
 
-__all__ = ["Descriptor", "StoredNetwork"]
+__all__ = ["MAX_NETWORK_BYTES", "Descriptor", "StoredNetwork"]
+
+MAX_NETWORK_BYTES = (1 << 31) - 1
+"""Larger network files keep their weights in other files, which are not followed."""
 
 
 @dataclass(frozen=True)
