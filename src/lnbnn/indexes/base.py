@@ -64,7 +64,7 @@ class Index(Configurable, ABC):
         if len(ids) and ids.min() < 0:
             raise InvalidInputError(f"ids must be at least 0; got {ids.min()}.")
         if self._table.n_dims == 0:
-            self._table = VectorTable(vectors[:0], ids[:0])
+            self._table = VectorTable(np.empty((0, vectors.shape[1]), vectors.dtype), np.empty(0, np.int64))
         start = self._table.append(vectors, ids)
         if self._built:
             self._append_rows(start)
