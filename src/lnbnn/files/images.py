@@ -162,7 +162,8 @@ def _decode_within(
                 picture.close()
                 del picture
     finally:
-        return_free_memory(n_bytes)
+        if n_bytes > picture_memory.USUAL_BYTES:
+            return_free_memory()
 
 
 # How the stored pixels are turned upright, by EXIF orientation.

@@ -18,6 +18,7 @@ __all__ = [
     "DECODING",
     "MAX_PIXELS",
     "READING",
+    "USUAL_BYTES",
     "ByteBudget",
     "bytes_to_decode",
     "bytes_to_open",
@@ -28,10 +29,12 @@ __all__ = [
 MAX_PIXELS = 178_000_000
 """Largest picture that is decoded, in pixels (a 16,000 x 11,000 scan passes); above it a file is refused unread."""
 
+USUAL_BYTES = 24 << 20
+"""Taken before a picture is opened; most need no more."""
+
 BLOCK_PIXELS = 1 << 18
 """Converted at a time, in up to 40 bytes each."""
 
-_USUAL_BYTES = 24 << 20  # taken before a picture is opened; most need no more
 _GIF_OPEN_BYTES = MAX_PIXELS + (1 << 20)  # Pillow may allocate a frame as it opens a GIF
 _REDUCE_ABOVE = 1 << 26  # pixels; a larger picture is reduced as it is converted, where a small one is wanted
 
@@ -73,9 +76,9 @@ class ByteBudget:
                 self._changed.notify()
 
 
-def return_free_memory(n_bytes: int) -> None:
-    """Give freed memory back to the system, if it was much: the C library would keep some of it for each thread."""
-    if n_bytes > _USUAL_BYTES and _malloc_trim is not None:
+def return_free_memory() -> None:
+    """Give freed memory back to the system: the C library would keep some of it for each thread."""
+    if _malloc_trim is not None:
         _malloc_trim(0)
 
 
@@ -91,8 +94,8 @@ def bytes_to_open(data: bytes) -> int:
     if data.startswith(b"GIF8"):
         return _GIF_OPEN_BYTES
     if data.startswith(b"\0\0\1\0"):  # Pillow decodes an icon as it opens it
-        return _USUAL_BYTES + 16 * _icon_pixels(data)
-    return _USUAL_BYTES
+        return USUAL_BYTES + 16 * _icon_pixels(data)
+    return USUAL_BYTES
 
 
 def bytes_to_decode(picture: Any, data: bytes, longest_side: int | None, n_channels: int) -> int:

@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,13 @@ from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.features import ImageFeatures
 from lnbnn.files.images import open_bytes
-from lnbnn.reading.store import FeatureStore
+
+if TYPE_CHECKING:
+    from lnbnn.reading.store import FeatureStore
 
 __all__ = [
     "ImageLike",
     "Progress",
-    "Read",
     "content_digest",
     "features_of",
     "iter_features",
@@ -46,27 +47,21 @@ def no_progress(stage: str, done: int, total: int) -> None:
     """The progress of who does not ask for any."""
 
 
-class Read(NamedTuple):
-    """One image as it was read, once."""
-
-    features: ImageFeatures
-    digest: str
-    """SHA-256 of the file's bytes, or what :func:`content_digest` gives for an array or features."""
-
-
 def features_of(image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None) -> ImageFeatures:
     """The features of one image; read from the store, or extracted and put there."""
     if isinstance(image, ImageFeatures):
         return image
     if isinstance(image, np.ndarray):
         return descriptor.extract(image)
-    return read_features(image, descriptor, store).features
+    return read_features(image, descriptor, store)[0]
 
 
-def read_features(image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None) -> Read:
-    """The features of one image and the digest of its content; a file is read once."""
+def read_features(
+    image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None
+) -> tuple[ImageFeatures, str]:
+    """The features of one image and the SHA-256 of its content (of a file its bytes, which are read once)."""
     if isinstance(image, ImageFeatures | np.ndarray):
-        return Read(features_of(image, descriptor), content_digest(image))
+        return features_of(image, descriptor), content_digest(image)
     if not isinstance(image, str | os.PathLike):
         raise InvalidInputError(f"an image must be a path, an array or ImageFeatures; got {type(image).__name__}.")
     with open_bytes(image) as data:
@@ -80,7 +75,7 @@ def read_features(image: ImageLike, descriptor: Descriptor, store: FeatureStore 
         if store is not None:
             store.put(key, features)
     assert features is not None
-    return Read(features, digest)
+    return features, digest
 
 
 def content_digest(image: NDArray[np.generic] | ImageFeatures) -> str:
@@ -92,6 +87,24 @@ def content_digest(image: NDArray[np.generic] | ImageFeatures) -> str:
     return digest.hexdigest()
 
 
+def iter_read(
+    images: Iterable[ImageLike],
+    descriptor: Descriptor,
+    *,
+    n_jobs: int | None = None,
+    store: FeatureStore | None = None,
+) -> Iterator[tuple[ImageFeatures, str] | ImageReadError]:
+    """Features and digests of many images, in order; a file that cannot be read gives its error as a value."""
+
+    def work(image: ImageLike) -> tuple[ImageFeatures, str] | ImageReadError:
+        try:
+            return read_features(image, descriptor, store)
+        except ImageReadError as error:
+            return error.with_traceback(None)  # which would keep the file's content
+
+    return map_in_order(work, images, n_jobs)
+
+
 def iter_features(
     images: Iterable[ImageLike],
     descriptor: Descriptor,
@@ -99,29 +112,9 @@ def iter_features(
     n_jobs: int | None = None,
     store: FeatureStore | None = None,
 ) -> Iterator[ImageFeatures | ImageReadError]:
-    """Features of many images, in order; a file that cannot be read gives its error as a value."""
-    return map_in_order(_or_error(lambda image: features_of(image, descriptor, store)), images, n_jobs)
-
-
-def iter_read(
-    images: Iterable[ImageLike],
-    descriptor: Descriptor,
-    *,
-    n_jobs: int | None = None,
-    store: FeatureStore | None = None,
-) -> Iterator[Read | ImageReadError]:
-    """As :func:`iter_features`, with the digest of each image."""
-    return map_in_order(_or_error(lambda image: read_features(image, descriptor, store)), images, n_jobs)
-
-
-def _or_error(read: Callable[[ImageLike], _Result]) -> Callable[[ImageLike], _Result | ImageReadError]:
-    def work(image: ImageLike) -> _Result | ImageReadError:
-        try:
-            return read(image)
-        except ImageReadError as error:
-            return error.with_traceback(None)  # which would keep the file's content
-
-    return work
+    """As :func:`iter_read`, without the digests."""
+    found = iter_read(images, descriptor, n_jobs=n_jobs, store=store)
+    return (read if isinstance(read, ImageReadError) else read[0] for read in found)
 
 
 def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item], n_jobs: int | None) -> Iterator[_Result]:
