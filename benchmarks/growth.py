@@ -22,7 +22,7 @@ from lnbnn.features import ImageFeatures
 from lnbnn.indexes import make_index
 from lnbnn.lab.records import make_record, write_record
 from lnbnn.reading.extraction import iter_features
-from lnbnn.reading.location import append_location
+from lnbnn.features import append_location
 
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)  # of the descriptors
 N_ASKED = 30

@@ -37,7 +37,7 @@ from lnbnn.lab.records import make_record, write_record
 from lnbnn.methods.affine_correction import apply_affine, fit_affine
 from lnbnn.params import resolve
 from lnbnn.reading.extraction import iter_features
-from lnbnn.reading.location import append_location
+from lnbnn.features import append_location
 from lnbnn.reading.store import FeatureStore
 from lnbnn.trust.evaluation import evaluate
 

@@ -30,7 +30,7 @@ from synthetic import grating, make_features
 
 from lnbnn import NBNN, LocalNBNN, load
 from lnbnn.errors import ImageReadError, LnbnnError
-from lnbnn.files.images import decode_gray
+from lnbnn.files.images import decode, resize
 from lnbnn.model.changes import edit, list_images
 
 SPARE_BYTES = 1 << 30
@@ -204,7 +204,7 @@ def fuzz_images(*, n, seed):
         for _ in range(int(rng.integers(1, 4))):
             data = mutate(data, rng)
         try:
-            gray = decode_gray(data, 48)
+            gray = resize(decode(data, 48), 48)
         except ImageReadError as error:
             assert len(str(error).splitlines()) == 1, error
             return "refused"

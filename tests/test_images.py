@@ -15,17 +15,16 @@ from PIL import Image
 from synthetic import noise_image, small_sift
 
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.files import images
+from lnbnn.files import images, picture_memory
 from lnbnn.files.images import (
     IMAGE_FORMATS,
     IMAGE_SUFFIXES,
-    decode_color,
-    decode_gray,
+    decode,
     read_gray,
-    resize_longest,
-    to_gray,
+    resize,
+    to_pixels,
 )
-from lnbnn.memory import ByteBudget
+from lnbnn.files.picture_memory import ByteBudget
 from lnbnn.reading.extraction import iter_features
 
 RED = round(0.299 * 255)  # ITU-R 601 luma of pure red: 76
@@ -202,19 +201,19 @@ def test_exif_orientation_is_applied(tmp_path, orientation, longest_side):
     ],
 )
 def test_resize_keeps_the_aspect_ratio(height, width, longest, shape):
-    assert resize_longest(noise_image(height, width), longest).shape == shape
+    assert resize(noise_image(height, width), longest).shape == shape
 
 
 def test_resize_of_the_same_size_changes_nothing():
     gray = noise_image(30, 20)
-    assert np.array_equal(resize_longest(gray, 30), gray)
+    assert np.array_equal(resize(gray, 30), gray)
 
 
 def test_shrinking_takes_the_mean():
     gray = np.kron(np.array([[0, 200]], np.uint8), np.ones((4, 4), np.uint8))
-    assert resize_longest(gray, 2).tolist() == [[0, 200]]
+    assert resize(gray, 2).tolist() == [[0, 200]]
     checks = (np.indices((8, 8)).sum(axis=0) % 2 * 200).astype(np.uint8)
-    assert_all(resize_longest(checks, 4), 100)
+    assert_all(resize(checks, 4), 100)
 
 
 def test_large_jpeg_is_decoded_small_and_right(tmp_path):
@@ -225,13 +224,13 @@ def test_large_jpeg_is_decoded_small_and_right(tmp_path):
     Image.fromarray(gray).save(path, quality=95)
     small = read_gray(path, 300)
     assert small.shape == (225, 300)
-    assert np.abs(small.astype(int) - resize_longest(gray, 300)).max() <= 3
+    assert np.abs(small.astype(int) - resize(gray, 300)).max() <= 3
 
 
 def test_decode_equals_read(tmp_path):
     path = tmp_path / "x.png"
     Image.fromarray(noise_image(40, 30)).save(path)
-    assert np.array_equal(decode_gray(path.read_bytes(), 25), read_gray(path, 25))
+    assert np.array_equal(resize(decode(path.read_bytes(), 25), 25), read_gray(path, 25))
     assert read_gray(path, 25).shape == (25, 19)
 
 
@@ -240,29 +239,29 @@ def test_decode_equals_read(tmp_path):
 
 def test_to_gray_of_every_dtype():
     gray = np.array([[0, 10], [200, 255]], np.uint8)
-    assert np.array_equal(to_gray(gray), gray)
-    assert np.array_equal(to_gray(gray.astype(np.uint16) * 257), gray)
+    assert np.array_equal(to_pixels(gray), gray)
+    assert np.array_equal(to_pixels(gray.astype(np.uint16) * 257), gray)
     for dtype in (np.float64, np.float32):
-        assert np.array_equal(to_gray((gray / 255).astype(dtype)), gray)
-    assert to_gray(np.array([[True, False]])).tolist() == [[255, 0]]
-    assert to_gray(gray[:, :, None]).shape == (2, 2)
+        assert np.array_equal(to_pixels((gray / 255).astype(dtype)), gray)
+    assert to_pixels(np.array([[True, False]])).tolist() == [[255, 0]]
+    assert to_pixels(gray[:, :, None]).shape == (2, 2)
 
 
 def test_to_gray_of_colour():
     red = np.zeros((3, 4, 3), np.uint8)
     red[..., 0] = 255
-    assert_all(to_gray(red), RED)
-    assert_all(to_gray(red / 255.0), RED)
-    assert_all(to_gray(red.astype(np.uint16) * 257), RED)
+    assert_all(to_pixels(red), RED)
+    assert_all(to_pixels(red / 255.0), RED)
+    assert_all(to_pixels(red.astype(np.uint16) * 257), RED)
     clear = np.dstack([red, np.zeros((3, 4), np.uint8)])
-    assert_all(to_gray(clear), 255)
+    assert_all(to_pixels(clear), 255)
     solid = np.dstack([red, np.full((3, 4), 255, np.uint8)])
-    assert_all(to_gray(solid), RED)
+    assert_all(to_pixels(solid), RED)
 
 
 def test_to_gray_of_a_strided_array():
     image = noise_image(20, 30)
-    gray = to_gray(image[::2, ::-3])
+    gray = to_pixels(image[::2, ::-3])
     assert gray.flags.c_contiguous
     assert np.array_equal(gray, image[::2, ::-3])
 
@@ -271,20 +270,20 @@ def test_to_gray_does_not_change_its_input():
     for image in (noise_image(5, 5), noise_image(5, 5) / 255.0, np.dstack([noise_image(5, 5)] * 4)):
         before = image.copy()
         image.flags.writeable = False
-        to_gray(image)
+        to_pixels(image)
         assert np.array_equal(image, before)
 
 
 @pytest.mark.parametrize("shape", [(5,), (5, 5, 2), (5, 5, 5), (2, 5, 5, 3), (0, 5), (5, 0), (0, 5, 3), ()])
 def test_to_gray_refuses_shapes(shape):
     with pytest.raises(InvalidInputError, match=r"must have shape \(h, w\), \(h, w, 3\) or \(h, w, 4\); got"):
-        to_gray(np.zeros(shape, np.uint8))
+        to_pixels(np.zeros(shape, np.uint8))
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.int8, complex, object, "U3"])
 def test_to_gray_refuses_dtypes(dtype):
     with pytest.raises(InvalidInputError, match="must be uint8, uint16, bool or float; got dtype"):
-        to_gray(np.ones((4, 4)).astype(dtype))
+        to_pixels(np.ones((4, 4)).astype(dtype))
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, 255.0, np.nan, np.inf])
@@ -292,13 +291,13 @@ def test_to_gray_refuses_float_values(value):
     image = np.full((4, 4), 0.5)
     image[1, 2] = value
     with pytest.raises(InvalidInputError, match=r"values in 0\.\.1"):
-        to_gray(image)
+        to_pixels(image)
 
 
 def test_error_names_the_picture():
     buffer = io.BytesIO(b"this is no picture")
     with pytest.raises(ImageReadError, match=r"^holiday: not a picture in a known format"):
-        decode_gray(buffer.getvalue(), name="holiday")
+        decode(buffer.getvalue(), name="holiday")
 
 
 # ---- only the formats that are promised ------------------------------------------------------------------------------
@@ -319,7 +318,7 @@ def test_no_other_decoder_sees_a_file(monkeypatch, name):
 
     monkeypatch.setitem(Image.OPEN, name, (opener, lambda prefix: True))
     with pytest.raises(ImageReadError, match="not a picture in a known format"):
-        decode_gray(b"bytes of no promised format " * 40)
+        decode(b"bytes of no promised format " * 40)
 
 
 @pytest.mark.filterwarnings("ignore:.* image format is deprecated:DeprecationWarning")
@@ -333,7 +332,7 @@ def test_content_of_other_formats_is_refused(name):
         except (OSError, ValueError):  # not its mode, or a format that is only known by name
             continue
     with pytest.raises(ImageReadError, match=r"^x\.jpg: (not a picture|damaged)[^\n]*$"):
-        decode_gray(buffer.getvalue(), name="x.jpg")
+        decode(buffer.getvalue(), name="x.jpg")
 
 
 def test_postscript_named_jpg_starts_no_program(tmp_path, monkeypatch):
@@ -374,9 +373,9 @@ def saved(picture, name, **options):
 MEASURE = """
 import resource, sys, warnings
 from concurrent.futures import ThreadPoolExecutor
-from lnbnn.files import images
+from lnbnn.files import images, picture_memory
 from lnbnn.errors import ImageReadError
-from lnbnn.memory import ByteBudget
+from lnbnn.files.picture_memory import ByteBudget
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
@@ -387,8 +386,8 @@ def read(path):
     except ImageReadError as error:
         return str(error)
 
-images._DECODING, images._REDUCE_ABOVE = ByteBudget(128 << 20), 1 << 23
-images._GIF_OPEN_BYTES = 32 << 20
+picture_memory.DECODING, picture_memory._REDUCE_ABOVE = ByteBudget(128 << 20), 1 << 23
+picture_memory._GIF_OPEN_BYTES = 32 << 20
 read(sys.argv[1])
 before = peak()
 with ThreadPoolExecutor(6) as pool:
@@ -423,27 +422,27 @@ def test_peak_memory_of_all_threads_together(tmp_path):
 def test_the_icon_of_a_huge_picture_is_refused_unread():
     data = icon_of(flat_png(16_000, 11_000, 0))
     with pytest.raises(ImageReadError, match=r"^x: decoding takes \d+ MiB, more than the limit of 704 MiB; shrink"):
-        decode_gray(data, 300, name="x")
+        decode(data, 300, name="x")
 
 
 @pytest.mark.parametrize(("form", "options"), [("JPEG", {"progressive": True}), ("WEBP", {}), ("AVIF", {"speed": 10})])
 def test_what_a_decoder_takes_beside_the_pixels_counts(monkeypatch, form, options):
     picture = Image.new("RGB", (2000, 1500), "gray")  # 12 MB as Pillow stores it
-    monkeypatch.setattr(images, "_DECODING", ByteBudget(35 << 20))
-    assert decode_gray(saved(picture, "PNG")).shape == (1500, 2000)
+    monkeypatch.setattr(picture_memory, "DECODING", ByteBudget(35 << 20))
+    assert decode(saved(picture, "PNG")).shape == (1500, 2000)
     with pytest.raises(ImageReadError, match="more than the limit of 35 MiB"):
-        decode_gray(saved(picture, form, **options))
+        decode(saved(picture, form, **options))
 
 
 def test_a_jpeg2000_too_large_is_decoded_at_a_reduced_size(monkeypatch):
     rows, columns = np.mgrid[0:1200, 0:1600]
     gray = (columns * 200 // 1600 + rows * 50 // 1200).astype(np.uint8)
     data = saved(Image.fromarray(gray), "JPEG2000")
-    whole = decode_gray(data, 300)
-    monkeypatch.setattr(images, "_DECODING", ByteBudget(24 << 20))
+    whole = resize(decode(data, 300), 300)
+    monkeypatch.setattr(picture_memory, "DECODING", ByteBudget(24 << 20))
     with pytest.raises(ImageReadError, match="more than the limit of 24 MiB"):
-        decode_gray(data)
-    small = decode_gray(data, 300)
+        decode(data)
+    small = resize(decode(data, 300), 300)
     assert small.shape == whole.shape
     assert np.abs(small.astype(int) - whole).max() <= 3
 
@@ -460,9 +459,9 @@ def test_blocks_make_no_difference(monkeypatch, mode, size):
         picture = Image.fromarray(values.astype(np.uint16) * 200 if mode == "I;16" else values)
         picture = picture if mode == "I;16" else picture.convert("RGB").convert(mode)
     data = saved(picture, "TIFF")
-    in_blocks = [decode(data, side) for decode in (decode_gray, decode_color) for side in (None, 100)]
-    monkeypatch.setattr(images, "_BLOCK_PIXELS", 1 << 40)
-    at_once = [decode(data, side) for decode in (decode_gray, decode_color) for side in (None, 100)]
+    in_blocks = [decode(data, side, color=color) for color in (False, True) for side in (None, 100)]
+    monkeypatch.setattr(picture_memory, "BLOCK_PIXELS", 1 << 40)
+    at_once = [decode(data, side, color=color) for color in (False, True) for side in (None, 100)]
     for one, other in zip(in_blocks, at_once, strict=True):
         assert np.array_equal(one, other)
 
@@ -474,12 +473,12 @@ def test_a_huge_picture_is_reduced_as_it_is_converted(monkeypatch, orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
     data = saved(Image.fromarray(gray), "PNG", exif=exif)
-    plain, color = decode_gray(data, 100), decode_color(data, 100)
-    monkeypatch.setattr(images, "_REDUCE_ABOVE", 1 << 18)
-    reduced = decode_gray(data, 100)
+    plain, color = resize(decode(data, 100), 100), decode(data, 100, color=True)
+    monkeypatch.setattr(picture_memory, "_REDUCE_ABOVE", 1 << 18)
+    reduced = resize(decode(data, 100), 100)
     assert reduced.shape == plain.shape
     assert np.abs(reduced.astype(int) - plain).max() <= 1
-    assert max(decode_color(data, 100).shape) == -(-max(color.shape) // 4)
+    assert max(decode(data, 100, color=True).shape) == -(-max(color.shape) // 4)
 
 
 def test_an_error_keeps_neither_picture_nor_file(tmp_path):

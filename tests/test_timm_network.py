@@ -36,8 +36,8 @@ def color_image(height=100, width=160):
 def test_size_mean_and_scale_are_the_models_own(named, model):
     descriptor = named(model)
     config = timm.data.resolve_model_data_config(timm.create_model(model))
-    assert descriptor._colour("mean").tolist() == pytest.approx(list(config["mean"]))
-    assert descriptor._colour("std").tolist() == pytest.approx(list(config["std"]))
+    assert descriptor.used_color("mean").tolist() == pytest.approx(list(config["mean"]))
+    assert descriptor.used_color("std").tolist() == pytest.approx(list(config["std"]))
     assert max(descriptor.extract(color_image()).size) == pytest.approx(config["input_size"][1], abs=16)
 
 
@@ -46,7 +46,7 @@ def test_cells_are_those_of_the_model(named):
     picture = descriptor.prepare(color_image())
     features = descriptor.extract(picture)
     model = descriptor._loaded()[1].model
-    planes = (picture / 255.0 - descriptor._colour("mean")) / descriptor._colour("std")
+    planes = (picture / 255.0 - descriptor.used_color("mean")) / descriptor.used_color("std")
     with torch.inference_mode():
         found = model.forward_features(torch.from_numpy(planes.astype(np.float32).transpose(2, 0, 1)[None]))[0]
     assert np.allclose(features.descriptors, found.flatten(1).T.numpy(), rtol=2e-3, atol=1e-3)
@@ -57,7 +57,7 @@ def test_tokens_of_a_transformer_lie_row_by_row(named):
     picture = descriptor.prepare(color_image())
     features = descriptor.extract(picture)
     model = descriptor._loaded()[1].model
-    planes = (picture / 255.0 - descriptor._colour("mean")) / descriptor._colour("std")
+    planes = (picture / 255.0 - descriptor.used_color("mean")) / descriptor.used_color("std")
     with torch.inference_mode():
         tokens = model.forward_features(torch.from_numpy(planes.astype(np.float32).transpose(2, 0, 1)[None]))[0]
     assert np.allclose(features.descriptors, tokens[model.num_prefix_tokens :].numpy(), rtol=2e-3, atol=1e-3)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from lnbnn.errors import InvalidInputError, LnbnnError
@@ -30,28 +31,22 @@ except (ValueError, RuntimeError, OSError) as error:  # its settings are read fr
     raise LnbnnError(f"numba cannot be loaded ({error}); check the settings NUMBA_* of the environment.") from error
 
 
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compile a function on its first call, without the interpreter lock, and keep the result on disk if possible.
 
     Where nothing can be kept, or what was kept cannot be read, the function is compiled in this process; a warning
-    says so, once.
-
-    Parameters
-    ----------
-    **options
-        Further options of :func:`numba.njit`, such as ``fastmath``.
+    says so, once. Written as ``@compiled``, or with further options of :func:`numba.njit` as
+    ``@compiled(fastmath=True)``.
     """
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        made = njit(nogil=True, **options)(function)
-        if hasattr(made, "enable_caching"):  # a plain function with NUMBA_DISABLE_JIT
-            try:
-                made._cache = _Cache(function)
-            except Exception as error:  # no folder to write to, or none that can be named
-                _say_once(error)
-        return made
-
-    return decorate
+    if function is None:
+        return partial(compiled, **options)
+    made = njit(nogil=True, **options)(function)
+    if hasattr(made, "enable_caching"):  # a plain function with NUMBA_DISABLE_JIT
+        try:
+            made._cache = _Cache(function)
+        except Exception as error:  # no folder to write to, or none that can be named
+            _say_once(error)
+    return made
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]

@@ -7,7 +7,7 @@ Totals, answers, evidence pictures and tables are all read from the updates.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,18 +109,18 @@ def local_nbnn_updates(
     Parameters
     ----------
     distances : ndarray of shape (n_descriptors, at least k + 1)
-        Squared distances to the nearest neighbours in the merged index, ascending. Where fewer were found, inf.
+        Squared distances to the nearest neighbors in the merged index, ascending. Where fewer were found, inf.
     labels : ndarray of the same shape
-        The class of each neighbour, from 0; -1 where none was found.
+        The class of each neighbor, from 0; -1 where none was found.
     n_neighbors : int
         k.
     score : {"difference", "ratio", "log-ratio", "count"}, default="difference"
         dist_C - dist_B as in the paper; dist_C / dist_B - 1; log(dist_C / dist_B); or -1 for each class found.
     background_rank : int, optional
-        The neighbour that gives ``dist_background``, counted from 1; by default the paper's k + 1. Where it was not
+        The neighbor that gives ``dist_background``, counted from 1; by default the paper's k + 1. Where it was not
         found, the farthest one that was.
     background_other_class : bool, default=False
-        The background is the first neighbour from that rank on whose class is none of the k's (if none is, the last).
+        The background is the first neighbor from that rank on whose class is none of the k's (if none is, the last).
     class_weights : ndarray of shape (n_classes,), optional
         The updates of each class are multiplied by its weight.
 
@@ -150,10 +150,10 @@ def local_nbnn_updates(
     if score not in SCORES:
         raise InvalidInputError(f"score must be one of {', '.join(SCORES)}; got {score!r}.")
     nearest, nearest_labels = squared[:, :n_neighbors], labels[:, :n_neighbors]
+    within = squared if background_other_class else squared[:, :rank]
+    dist_background = np.where(np.isfinite(within), within, -np.inf).max(axis=1, initial=-np.inf)  # the farthest found
     if background_other_class:
-        dist_background = _background_of_another_class(squared, labels, n_neighbors, rank)
-    else:
-        dist_background = _farthest_found(squared[:, :rank])
+        dist_background = _background_of_another_class(squared, labels, n_neighbors, rank, dist_background)
     counts = first_of_each_class(nearest_labels) & np.isfinite(nearest)
     values = np.zeros(nearest.shape)
     places = np.nonzero(counts)
@@ -161,10 +161,6 @@ def local_nbnn_updates(
     if class_weights is not None:
         values[places] *= np.asarray(class_weights)[nearest_labels[places]]
     return Updates(values, np.where(counts, nearest_labels, -1))
-
-
-def _difference(dist_class: NDArray[np.float64], dist_background: NDArray[np.float64]) -> NDArray[np.float64]:
-    return dist_class - dist_background
 
 
 def _ratio(dist_class: NDArray[np.float64], dist_background: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -175,38 +171,37 @@ def _log_ratio(dist_class: NDArray[np.float64], dist_background: NDArray[np.floa
     return np.log((dist_class + 1.0) / (dist_background + 1.0))  # 1 is a rounding step of an 8-bit descriptor
 
 
-def _count(dist_class: NDArray[np.float64], dist_background: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.full_like(dist_class, -1.0)
-
-
-SCORES = {"difference": _difference, "ratio": _ratio, "log-ratio": _log_ratio, "count": _count}
+SCORES: dict[str, Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]] = {
+    "difference": np.subtract,
+    "ratio": _ratio,
+    "log-ratio": _log_ratio,
+    "count": lambda dist_class, _: np.full_like(dist_class, -1.0),
+}
 """What a class gains from a match, by name: functions of dist_C and dist_B, lower is better."""
 
 
-def _farthest_found(distances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The last finite distance of each row; -inf where there is none."""
-    return np.where(np.isfinite(distances), distances, -np.inf).max(axis=1, initial=-np.inf)
-
-
 def _background_of_another_class(
-    distances: NDArray[np.float64], labels: NDArray[np.integer], n_neighbors: int, rank: int
+    distances: NDArray[np.float64],
+    labels: NDArray[np.integer],
+    n_neighbors: int,
+    rank: int,
+    farthest: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Distance of the first neighbour from ``rank`` on whose class is not among those of the k nearest."""
+    """Distance of the first neighbor from ``rank`` on whose class is not among those of the k nearest."""
     far_labels, far = labels[:, rank - 1 :], distances[:, rank - 1 :]
     among = (far_labels[:, :, None] == labels[:, None, :n_neighbors]).any(axis=2)
     fits = ~among & (far_labels >= 0) & np.isfinite(far)
-    first = np.argmax(fits, axis=1)
-    found = far[np.arange(len(far)), first]
-    return np.where(fits.any(axis=1), found, _farthest_found(distances))
+    found = far[np.arange(len(far)), np.argmax(fits, axis=1)]
+    return np.where(fits.any(axis=1), found, farthest)
 
 
 def nbnn_updates(distances: NDArray[np.floating]) -> Updates:
-    """NBNN (Algorithm 1): every class gets the squared distance to its own nearest neighbour.
+    """NBNN (Algorithm 1): every class gets the squared distance to its own nearest neighbor.
 
     Parameters
     ----------
     distances : ndarray of shape (n_descriptors, n_classes)
-        Squared distance of each descriptor to its nearest neighbour in each class. Where none was found (inf), the
+        Squared distance of each descriptor to its nearest neighbor in each class. Where none was found (inf), the
         class counts as far as the farthest class that was.
 
     Examples
@@ -233,7 +228,7 @@ def log_odds_updates(distances: NDArray[np.floating], *, positive_only: bool = F
     Parameters
     ----------
     distances : ndarray of shape (n_descriptors, n_classes)
-        Squared distance of each descriptor to its nearest neighbour in each class, between unit vectors (8-bit
+        Squared distance of each descriptor to its nearest neighbor in each class, between unit vectors (8-bit
         descriptors: divided by 127 squared).
     positive_only : bool, default=False
         Leave out the increments that are not positive.

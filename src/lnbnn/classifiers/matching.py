@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from lnbnn.classifiers.base import Classifier, settings_class
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import ImageFeatures, check_weight
 from lnbnn.indexes import make_index
 from lnbnn.methods.base import Progress, no_progress
 from lnbnn.methods.matching import MatchingMethod
 from lnbnn.reading.extraction import ImageLike, map_in_order
-from lnbnn.reading.location import check_location_weight, check_scale_weight
 from lnbnn.scoring import Updates
 
 __all__ = ["MatchingClassifier"]
@@ -89,10 +88,9 @@ class MatchingClassifier(Classifier):
 
     def check_settings(self) -> None:
         super().check_settings()
-        if self.location_weight is not None:
-            check_location_weight(self.location_weight)
-        if self.scale_weight is not None:
-            check_scale_weight(self.scale_weight)
+        for name in ("location_weight", "scale_weight"):
+            if getattr(self, name) is not None:
+                check_weight(name, getattr(self, name))
         make_index(self.index, self.index_params)
         budget = self.query_budget
         if budget is not None:

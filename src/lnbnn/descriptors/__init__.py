@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lnbnn.descriptors.base import Descriptor, StoredNetwork
+from lnbnn.descriptors.base import MAX_NETWORK_BYTES, Descriptor, StoredNetwork
 from lnbnn.errors import ModelFormatError, UntrustedNetworkError
 from lnbnn.files.regular import read_regular
 from lnbnn.params import resolve
@@ -22,10 +22,8 @@ DESCRIPTORS = {
     "timm:": "lnbnn.descriptors.timm_network:TimmNetwork",
 }
 
-
 _OUTSIDE = ("onnx:", "timm:")  # their names lead to files, or to a place to download from
 _NETWORK = "network.onnx"
-_MAX_NETWORK_BYTES = (1 << 31) - 1
 
 
 def make_descriptor(name: str, params: dict[str, Any] | None = None) -> Descriptor:
@@ -56,7 +54,7 @@ def open_descriptor(manifest: dict[str, Any], data: Path, *, trust_network: bool
     family = next((family for family in _OUTSIDE if name.startswith(family)), None)
     if family == "onnx:" and "network" in manifest:
         try:
-            content = read_regular(data / _NETWORK, _MAX_NETWORK_BYTES)
+            content = read_regular(data / _NETWORK, MAX_NETWORK_BYTES)
         except OSError as error:
             raise ModelFormatError(f"{data / _NETWORK}: cannot be read ({error.strerror}); copy it again.") from error
         stored = StoredNetwork(content, manifest["network"]["output"])

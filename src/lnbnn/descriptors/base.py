@@ -16,7 +16,10 @@ from lnbnn.params import Configurable
 if TYPE_CHECKING:
     from lnbnn.descriptors.normalization import Normalization
 
-__all__ = ["Descriptor", "StoredNetwork"]
+__all__ = ["MAX_NETWORK_BYTES", "Descriptor", "StoredNetwork"]
+
+MAX_NETWORK_BYTES = (1 << 31) - 1
+"""Larger network files keep their weights in other files, which are not followed."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +68,16 @@ class Descriptor(Configurable, ABC):
 
     def prepare(self, image: NDArray[np.generic]) -> NDArray[np.uint8]:
         """The picture that the descriptors are taken from: gray or RGB, of the size that features refer to."""
-        from lnbnn.files.images import resize_longest, to_gray  # here, so that listing the registry loads no OpenCV
+        from lnbnn.files.images import resize, to_pixels  # here, so that listing the registry loads no OpenCV
 
         assert self.longest_side is not None
-        return resize_longest(to_gray(image), int(self.longest_side))
+        return resize(to_pixels(image), int(self.longest_side))
 
     def decode(self, data: bytes, *, name: str = "image") -> NDArray[np.uint8]:
         """The content of a picture file as :meth:`prepare` gives it."""
-        from lnbnn.files.images import decode_color, decode_gray
+        from lnbnn.files.images import decode
 
-        if self.is_color:
-            return self.prepare(decode_color(data, self.longest_side, name=name))
-        return self.prepare(decode_gray(data, self.longest_side, name=name))
+        return self.prepare(decode(data, self.longest_side, color=self.is_color, name=name))
 
     def onnx_file(self) -> tuple[bytes, float]:
         """The network behind it as an ONNX file, and how far the two differ at most; only where there is one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 
 import cv2
@@ -32,6 +33,7 @@ _CAMERA_BLUR = (4 / _MAGNIFICATION) ** 2 - 0.66**2  # blur (as variance) the pic
 _WINDOW_SIGMA = 2.0  # of the Gaussian window, in bins; the flat window takes its mean over each bin
 
 
+@dataclass(eq=False, repr=False)
 class DenseSIFT(Descriptor):
     """SIFT descriptors on a dense grid at several scales (VLFeat's ``dsift`` with its flat window).
 
@@ -41,7 +43,7 @@ class DenseSIFT(Descriptor):
         Side of one spatial bin, in pixels, at each scale. A descriptor covers 4 x 4 bins. The authors' program
         uses (4, 6, 9).
     step_px : int, default=8
-        Distance of neighbouring grid points, in pixels, at every scale. The authors' program uses 3.
+        Distance of neighboring grid points, in pixels, at every scale. The authors' program uses 3.
     min_contrast : float, default=2.0
         A descriptor whose gradient mass a pixel is lower comes from a flat region and is discarded.
     longest_side : int, default=300
@@ -71,23 +73,17 @@ class DenseSIFT(Descriptor):
     n_dims = _N_DIMS
     scale_weight = 0.25
 
-    def __init__(
-        self,
-        bin_sizes: int | Sequence[int] = (4, 6, 9, 14, 21, 31),
-        *,
-        step_px: int = 8,
-        min_contrast: float = 2.0,
-        longest_side: int = 300,
-    ) -> None:
-        self.bin_sizes = bin_sizes
-        self.step_px = step_px
-        self.min_contrast = min_contrast
-        self.longest_side = longest_side
+    bin_sizes: int | Sequence[int] = (4, 6, 9, 14, 21, 31)
+    _: KW_ONLY
+    step_px: int = 8
+    min_contrast: float = 2.0
+    longest_side: int = 300
 
     def check_params(self) -> None:
-        if not self._bins():
+        bins = [self.bin_sizes] if isinstance(self.bin_sizes, int | np.integer) else list(self.bin_sizes)
+        if not bins:
             raise InvalidInputError("bin_sizes must hold at least one size in pixels; got none.")
-        for bin_size in self._bins():
+        for bin_size in bins:
             check_whole("bin_sizes", bin_size, 2, 1000)
         check_whole("step_px", self.step_px, 1, 10_000)
         if not (math.isfinite(self.min_contrast) and self.min_contrast >= 0):
@@ -99,36 +95,29 @@ class DenseSIFT(Descriptor):
         small = DenseSIFT(4, longest_side=24)
         small.extract(np.arange(24 * 24, dtype=np.uint16).reshape(24, 24).astype(np.uint8))
 
-    def _bins(self) -> list[int]:
-        return [self.bin_sizes] if isinstance(self.bin_sizes, int | np.integer) else list(self.bin_sizes)
-
     def extract(self, image: NDArray[np.generic]) -> ImageFeatures:
         """Descriptors of one image of any size."""
         self.check_params()
         gray = self.prepare(image)
         height, width = gray.shape
-        bins = self._bins()
-        parts = [self._extract_scale(gray, int(bin_size)) for bin_size in bins]
-        descriptors = np.concatenate([part[0] for part in parts])
-        xy = np.concatenate([part[1] for part in parts]) / np.array([width, height], np.float32)
-        scale = np.concatenate(
-            [np.full(len(part[0]), _N_BINS * b, np.float32) for part, b in zip(parts, bins, strict=True)]
-        )
-        return ImageFeatures(descriptors, xy.astype(np.float32, copy=False), scale, (width, height))
-
-    def _extract_scale(self, gray: NDArray[np.uint8], bin_size: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-        span = (_N_BINS - 1) * bin_size
-        height, width = gray.shape
-        if min(height, width) <= span:
-            return np.empty((0, _N_DIMS), np.uint8), np.empty((0, 2), np.float32)
-        sigma = math.sqrt(max(0.0, (bin_size / _MAGNIFICATION) ** 2 - _CAMERA_BLUR))
-        blurred = cv2.GaussianBlur(gray, (0, 0), sigma) if sigma > 0 else gray
-        maps = _orientation_maps(blurred, *_gradient_table())
-        rows, row_places = _needed(height, int(self.step_px), bin_size)
-        columns, column_places = _needed(width, int(self.step_px), bin_size)
-        sums = _filter_at(maps.reshape(height, -1), _triangle(bin_size), rows, columns)
-        weights = _window_weights(bin_size)
-        return _gather(sums, row_places, column_places, int(self.step_px), bin_size, weights, float(self.min_contrast))
+        step, min_contrast = int(self.step_px), float(self.min_contrast)
+        descriptors, xy = [np.empty((0, _N_DIMS), np.uint8)], [np.empty((0, 2), np.float32)]
+        scale = [np.empty(0, np.float32)]
+        for bin_size in np.atleast_1d(self.bin_sizes).tolist():
+            if min(height, width) <= (_N_BINS - 1) * bin_size:
+                continue
+            sigma = math.sqrt(max(0.0, (bin_size / _MAGNIFICATION) ** 2 - _CAMERA_BLUR))
+            blurred = cv2.GaussianBlur(gray, (0, 0), sigma) if sigma > 0 else gray
+            maps = _orientation_maps(blurred, *_gradient_table())
+            rows, row_places = _needed(height, step, bin_size)
+            columns, column_places = _needed(width, step, bin_size)
+            triangle, window = _filters(bin_size)
+            sums = _filter_at(maps.reshape(height, -1), triangle, rows, columns)
+            found, centers = _gather(sums, row_places, column_places, step, bin_size, window, min_contrast)
+            descriptors.append(found)
+            xy.append(centers / np.array([width, height], np.float32))
+            scale.append(np.full(len(found), _N_BINS * bin_size, np.float32))
+        return ImageFeatures(np.concatenate(descriptors), np.concatenate(xy), np.concatenate(scale), (width, height))
 
 
 @lru_cache(maxsize=256)
@@ -138,26 +127,20 @@ def _needed(length: int, step: int, bin_size: int) -> tuple[NDArray[np.int64], N
     The values between are never looked at: on a grid of 8 pixels they are most.
     """
     starts = np.arange(0, length - (_N_BINS - 1) * bin_size, step)
-    centres = starts[:, None] + bin_size * np.arange(_N_BINS)
-    needed = np.unique(centres)
-    return needed, np.searchsorted(needed, centres)
+    centers = starts[:, None] + bin_size * np.arange(_N_BINS)
+    needed = np.unique(centers)
+    return needed, np.searchsorted(needed, centers)
 
 
 @lru_cache(maxsize=64)
-def _triangle(bin_size: int) -> NDArray[np.float32]:
-    """The triangle filter of unit height and support ``2 * bin_size - 1``."""
+def _filters(bin_size: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The triangle of unit height and support ``2 * bin_size - 1``; the Gaussian window's mean over each 4 x 4 bin."""
     offsets = np.arange(1 - bin_size, bin_size)
-    return (1.0 - np.abs(offsets) / bin_size).astype(np.float32)
-
-
-@lru_cache(maxsize=64)
-def _window_weights(bin_size: int) -> NDArray[np.float32]:
-    """Mean of the Gaussian window over the support of each of the 4 x 4 bins."""
-    centres = bin_size * (np.arange(_N_BINS) - 0.5 * (_N_BINS - 1))
-    offsets = np.arange(1 - bin_size, bin_size)
-    z = (offsets[None, :] - centres[:, None]) / (bin_size * _WINDOW_SIGMA)
+    triangle = (1.0 - np.abs(offsets) / bin_size).astype(np.float32)
+    centers = bin_size * (np.arange(_N_BINS) - 0.5 * (_N_BINS - 1))
+    z = (offsets[None, :] - centers[:, None]) / (bin_size * _WINDOW_SIGMA)
     mean = np.exp(-0.5 * z * z).mean(axis=1)
-    return np.outer(mean, mean).astype(np.float32)
+    return triangle, np.outer(mean, mean).astype(np.float32)
 
 
 @lru_cache(maxsize=1)
@@ -180,7 +163,7 @@ def _gradient_table() -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     return lower % _N_ORIENTATIONS, shares
 
 
-@compiled()
+@compiled
 def _orientation_maps(gray, table_bin, table_shares):  # type: ignore[no-untyped-def]
     height, width = gray.shape
     maps = np.zeros((height, width, 8), np.float32)
@@ -241,7 +224,7 @@ def _gather(sums, row_places, column_places, step, bin_size, weights, min_contra
     span = 3 * bin_size
     n_rows, n_columns = len(row_places), len(column_places)
     descriptors = np.empty((n_rows * n_columns, 128), np.uint8)
-    centres = np.empty((n_rows * n_columns, 2), np.float32)
+    centers = np.empty((n_rows * n_columns, 2), np.float32)
     raw = np.empty(128, np.float32)
     min_mass = min_contrast * (span + 1) * (span + 1)
     n = 0
@@ -268,7 +251,7 @@ def _gather(sums, row_places, column_places, step, bin_size, weights, min_contra
             to_unit = np.float32(127.0) / np.sqrt(square)
             for d in range(128):
                 descriptors[n, d] = np.uint8(raw[d] * to_unit + np.float32(0.5))
-            centres[n, 0] = column * step + np.float32(0.5) * span
-            centres[n, 1] = row * step + np.float32(0.5) * span
+            centers[n, 0] = column * step + np.float32(0.5) * span
+            centers[n, 1] = row * step + np.float32(0.5) * span
             n += 1
-    return descriptors[:n].copy(), centres[:n].copy()
+    return descriptors[:n].copy(), centers[:n].copy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -10,9 +11,8 @@ from numpy.typing import NDArray
 
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import InvalidInputError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import UNIT_LENGTH, ImageFeatures
 from lnbnn.params import check_whole
-from lnbnn.reading.location import UNIT_LENGTH
 
 __all__ = ["KeypointSIFT"]
 
@@ -20,6 +20,7 @@ _N_DIMS = 128
 _PATCH_OF_KEYPOINT = 6.0  # 4 bins of 3 sigma each; OpenCV's keypoint size is 2 sigma
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KeypointSIFT(Descriptor):
     """SIFT descriptors at the keypoints of an image, upright to each keypoint's own direction.
 
@@ -53,10 +54,9 @@ class KeypointSIFT(Descriptor):
     location_weight = 0.0
     n_dims = _N_DIMS
 
-    def __init__(self, *, max_keypoints: int = 2000, min_contrast: float = 0.03, longest_side: int = 600) -> None:
-        self.max_keypoints = max_keypoints
-        self.min_contrast = min_contrast
-        self.longest_side: int = longest_side
+    max_keypoints: int = 2000
+    min_contrast: float = 0.03
+    longest_side: int = 600
 
     def check_params(self) -> None:
         check_whole("max_keypoints", self.max_keypoints, 1, 1 << 20)
@@ -76,9 +76,8 @@ class KeypointSIFT(Descriptor):
             return ImageFeatures(np.empty((0, _N_DIMS), np.uint8), nothing.reshape(0, 2), nothing, (width, height))
         places = np.array([(*point.pt, point.size, point.angle, point.response) for point in found], np.float32)
         x, y, size, angle, response = places.T
-        order = np.lexsort((angle, size, x, y, -response))[
-            : int(self.max_keypoints)
-        ]  # the same whatever OpenCV's order
+        order = np.lexsort((angle, size, x, y, -response))  # the same whatever OpenCV's order
+        order = order[: int(self.max_keypoints)]
         values = values[order]
         unit = values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1.0)
         xy = np.clip(places[order, :2] / np.array([width, height], np.float32), 0.0, 1.0).astype(np.float32)

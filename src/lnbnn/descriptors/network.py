@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,10 +15,10 @@ from lnbnn.descriptors.base import Descriptor, StoredNetwork
 from lnbnn.descriptors.normalization import Normalization
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.files.images import decode_color, resize, to_color
+from lnbnn.files.images import decode, resize, to_pixels
 from lnbnn.params import check_whole, plain
 
-__all__ = ["Network", "NetworkDescriptor", "cells_of_tokens"]
+__all__ = ["Network", "NetworkDescriptor", "first_line"]
 
 _MAX_HALF = 65504.0  # the largest 16-bit float
 
@@ -34,7 +34,7 @@ class Network:
     n_dims : int
         Length of a cell.
     mean, std : sequence of 3 floats, or None where the configuration is silent
-        Of each colour, for values in 0..1.
+        Of each color, for values in 0..1.
     longest_side : int, or None where the configuration is silent
         Of the pictures it was made for.
     stride : int
@@ -55,6 +55,7 @@ class Network:
     sha256: str
 
 
+@dataclass(eq=False, repr=False)
 class NetworkDescriptor(Descriptor):
     """One descriptor for each cell of a feature map (or patch token) of a network.
 
@@ -69,7 +70,7 @@ class NetworkDescriptor(Descriptor):
     longest_side : int, optional
         Pictures are resized to it, up or down, keeping the aspect ratio to the nearest multiple of the stride.
     mean, std : float or three floats, optional
-        Subtracted from, and divided into, each colour (values in 0..1).
+        Subtracted from, and divided into, each color (values in 0..1).
     n_components : int or None, default=128
         Principal components that a model keeps, learnt from its labelled images; None keeps all dimensions.
     whitening : float, default=0.0
@@ -83,33 +84,28 @@ class NetworkDescriptor(Descriptor):
     location_weight = 1.4
     learnt_settings: ClassVar[frozenset[str]] = frozenset({"n_components", "whitening"})
 
-    def __init__(
-        self,
-        source: str,
-        stored: StoredNetwork | None = None,
-        /,
-        *,
-        longest_side: int | None = None,
-        mean: float | Sequence[float] | None = None,
-        std: float | Sequence[float] | None = None,
-        n_components: int | None = 128,
-        whitening: float = 0.0,
-        sha256: str | None = None,
-    ) -> None:
-        self.source = source
-        self.stored = stored
-        self.name = f"{type(self).name}{source}"
-        self.longest_side = longest_side
-        self.mean = mean
-        self.std = std
-        self.n_components = n_components
-        self.whitening = whitening
-        self.sha256 = sha256
+    source: str
+    stored: StoredNetwork | None = None
+    _: KW_ONLY
+    longest_side: int | None = None
+    mean: float | Sequence[float] | None = None
+    std: float | Sequence[float] | None = None
+    n_components: int | None = 128
+    whitening: float = 0.0
+    sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        self.name = f"{type(self).name}{self.source}"
+
+    @classmethod
+    def param_names(cls) -> list[str]:
+        """Names of the settings; ``source`` and ``stored`` are none."""
+        return super().param_names()[2:]
 
     @classmethod
     def from_name(cls, name: str, params: dict[str, Any], stored: StoredNetwork | None = None) -> Self:
         """The network that the rest of the name, after the family, says; or the one that a model keeps."""
-        return cls.from_params(params, name.removeprefix(cls.name), *([] if stored is None else [stored]))
+        return cls.from_params(params, name.removeprefix(cls.name), stored)
 
     @abstractmethod
     def _network(self) -> Network:
@@ -132,8 +128,8 @@ class NetworkDescriptor(Descriptor):
             width, height = network.fixed_size
             raise InvalidInputError(f"{self.name} takes pictures of {width} x {height} pixels only; drop longest_side.")
         for setting in ("mean", "std"):
-            self._colour(setting)
-        self._longest_side()
+            self.used_color(setting)
+        self.used_longest_side()
 
     def settings(self) -> dict[str, Any]:
         """The settings with the hash of the weights filled in, so that features and models are tied to it."""
@@ -155,16 +151,16 @@ class NetworkDescriptor(Descriptor):
 
     def decode(self, data: bytes, *, name: str = "image") -> NDArray[np.uint8]:
         """The content of a picture file as :meth:`prepare` gives it."""
-        return self.prepare(decode_color(data, self._longest_side(), name=name))
+        return self.prepare(decode(data, self.used_longest_side(), color=True, name=name))
 
     def prepare(self, image: NDArray[np.generic]) -> NDArray[np.uint8]:
         """The RGB picture that the network is shown."""
         network = self._network()
-        rgb = to_color(image)
+        rgb = to_pixels(image, color=True)
         if network.fixed_size is not None:
             return resize(rgb, network.fixed_size)
         height, width = rgb.shape[:2]
-        factor = self._longest_side() / max(height, width) / network.stride
+        factor = self.used_longest_side() / max(height, width) / network.stride
         rows, columns = (max(1, math.floor(side * factor + 0.5)) for side in (height, width))
         return resize(rgb, (columns * network.stride, rows * network.stride))
 
@@ -172,7 +168,7 @@ class NetworkDescriptor(Descriptor):
         """The cells of one image of any size, in 16-bit floats."""
         rgb = self.prepare(image)
         height, width = rgb.shape[:2]
-        planes = (rgb.astype(np.float32) / 255.0 - self._colour("mean")) / self._colour("std")
+        planes = (rgb.astype(np.float32) / 255.0 - self.used_color("mean")) / self.used_color("std")
         cells = self._network().run(np.ascontiguousarray(planes.transpose(2, 0, 1)[None]))
         rows, columns, n_dims = cells.shape
         y, x = np.mgrid[0:rows, 0:columns]
@@ -181,7 +177,8 @@ class NetworkDescriptor(Descriptor):
         descriptors = np.clip(cells.reshape(-1, n_dims), -_MAX_HALF, _MAX_HALF).astype(np.float16)
         return ImageFeatures(descriptors, xy.astype(np.float32), np.full(len(xy), side, np.float32), (width, height))
 
-    def _longest_side(self) -> int:
+    def used_longest_side(self) -> int:
+        """Of the pictures it is shown: the user's, else the network's."""
         network = self._network()
         if network.fixed_size is not None:
             return max(network.fixed_size)
@@ -190,8 +187,8 @@ class NetworkDescriptor(Descriptor):
             raise InvalidInputError(f"{self.name} does not say the size of its pictures; give -D longest_side=288.")
         return int(side)
 
-    def _colour(self, setting: str) -> NDArray[np.float32]:
-        """``mean`` or ``std``, one number a colour: the user's, else the network's."""
+    def used_color(self, setting: str) -> NDArray[np.float32]:
+        """``mean`` or ``std``, one number a color: the user's, else the network's."""
         given = getattr(self, setting)
         value = getattr(self._network(), setting) if given is None else given
         if value is None:
@@ -206,6 +203,7 @@ class NetworkDescriptor(Descriptor):
         return np.broadcast_to(numbers, 3)
 
 
-def cells_of_tokens(tokens: NDArray[np.float32], n_prefix: int, rows: int, columns: int) -> NDArray[np.float32]:
-    """Patch tokens (n_prefix + rows * columns, n_dims), row by row, as cells (rows, columns, n_dims)."""
-    return tokens[n_prefix:].reshape(rows, columns, -1)
+def first_line(error: Exception) -> str:
+    """What an error of another package says, short enough to be part of a message."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:200].rstrip(".")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,11 @@ from numpy.typing import NDArray
 
 from lnbnn.compiled import compiled
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import UNIT_LENGTH, ImageFeatures
 from lnbnn.files.arrays import load_array, save_array
 
 __all__ = ["Normalization", "Normalizer", "same_normalizer"]
 
-_UNIT = 127.0  # the length of an 8-bit unit vector, as of all 8-bit descriptors
 _ZERO = 128.0  # where the 8-bit code of 0 lies
 _MAX_ROWS = 1 << 15  # an even choice of so many descriptors is learnt from
 _MEAN, _COMPONENTS = "normalizer_mean.npy", "normalizer_components.npy"
@@ -51,26 +51,24 @@ class Normalization:
         if self.n_components is None:
             return Normalizer(mean, None)
         rows -= mean
-        scatter = rows.T @ rows
-        n_rows = len(rows)
-        variances, directions = np.linalg.eigh(scatter.astype(np.float64) / n_rows)
-        n_kept = min(self.n_components, len(mean), n_rows)
+        variances, directions = np.linalg.eigh((rows.T @ rows).astype(np.float64) / len(rows))
+        n_kept = min(self.n_components, len(mean), len(rows))
         variances, directions = variances[::-1][:n_kept], directions[:, ::-1][:, :n_kept]
         floor = max(float(variances[0]) * 1e-6, 1e-12)
         scale = np.maximum(variances, floor) ** (-0.5 * self.whitening)
         return Normalizer(mean, (directions * scale).astype(np.float32))
 
 
+@dataclass(frozen=True, eq=False)
 class Normalizer:
-    """Centres float descriptors, turns them to their principal components, and writes them as 8-bit unit vectors.
+    """Centers float descriptors, turns them to their principal components, and writes them as 8-bit unit vectors.
 
     A value v in -1..1 becomes the code ``round(127 v) + 128``: squared distances of codes are 127 ** 2 times those of
     the unit vectors, as for all 8-bit descriptors.
     """
 
-    def __init__(self, mean: NDArray[np.float32], components: NDArray[np.float32] | None) -> None:
-        self.mean = mean
-        self.components = components
+    mean: NDArray[np.float32]
+    components: NDArray[np.float32] | None
 
     def apply(self, features: ImageFeatures) -> ImageFeatures:
         """The same features with normalised 8-bit descriptors; 8-bit ones pass as they are."""
@@ -79,7 +77,7 @@ class Normalizer:
         centred = self.project(features.descriptors)
         lengths = np.linalg.norm(centred, axis=1, keepdims=True)
         unit = centred / np.maximum(lengths, np.float32(1e-12))
-        codes = np.floor(unit * np.float32(_UNIT) + np.float32(_ZERO + 0.5)).astype(np.uint8)
+        codes = np.floor(unit * np.float32(UNIT_LENGTH) + np.float32(_ZERO + 0.5)).astype(np.uint8)
         return ImageFeatures(codes, features.xy, features.scale, features.size)
 
     def project(self, descriptors: NDArray[np.generic]) -> NDArray[np.float32]:
@@ -123,15 +121,10 @@ def same_normalizer(one: Normalizer | None, other: Normalizer | None) -> bool:
     """Whether two models treat their descriptors alike."""
     if one is None or other is None:
         return one is other
-    same_shape = (one.components is None) == (other.components is None)
-    return (
-        same_shape
-        and np.array_equal(one.mean, other.mean)
-        and (one.components is None or np.array_equal(one.components, other.components))  # type: ignore[arg-type]
-    )
+    return all(np.array_equal(*map(attrgetter(name), (one, other))) for name in ("mean", "components"))
 
 
-@compiled()
+@compiled
 def _product(rows, matrix):  # type: ignore[no-untyped-def]
     """The matrix product on one thread: images are worked on side by side, where BLAS's own threads only wait."""
     n_rows, n_inner = rows.shape

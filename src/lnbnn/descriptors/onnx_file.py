@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.descriptors.network import Network, cells_of_tokens
+from lnbnn.descriptors.network import Network, first_line
 from lnbnn.errors import InvalidInputError, MissingExtraError
 
 try:
@@ -20,10 +20,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("descriptors 'deep' and 'onnx:...' need the extra: pip install 'lnbnn[deep]'.") from error
 
-__all__ = ["MAX_FILE_BYTES", "helper", "numpy_helper", "onnx", "open_network", "with_config"]
-
-MAX_FILE_BYTES = (1 << 31) - 1
-"""Larger ones keep their weights in other files, which are not followed."""
+__all__ = ["helper", "numpy_helper", "onnx", "open_network", "with_config"]
 
 _CONFIG = "lnbnn"  # the key of a file's metadata that says how its input is prepared
 _PROBE_SIDE = 224  # of the blank picture shown to a network to see what comes out
@@ -76,7 +73,7 @@ def open_network(data: bytes, output: str | None, *, name: str, sha256: str | No
         except Exception as error:  # ONNX Runtime raises types of its own, one a cause
             width, height = planes.shape[3], planes.shape[2]
             raise InvalidInputError(
-                f"{name}: the network failed on a picture of {width} x {height} pixels ({_first_line(error)})."
+                f"{name}: the network failed on a picture of {width} x {height} pixels ({first_line(error)})."
             ) from error
 
     width, height = fixed_size or (_PROBE_SIDE, _PROBE_SIDE)
@@ -89,41 +86,30 @@ def open_network(data: bytes, output: str | None, *, name: str, sha256: str | No
             f"{name}: no usable output: expected a feature map (1, d, rows, columns) or patch tokens (1, n, d), of "
             f"floats; got {shapes}. Name a layer: onnx:PATH@NAME."
         )
-    chosen = usable[-1]
-    names = [names[chosen]]
-    form = forms[chosen]
+    names, form = [names[usable[-1]]], forms[usable[-1]]
     assert form is not None
-    stride = config.get("stride") or form.stride
 
     def run(planes: NDArray[np.float32]) -> NDArray[np.float32]:
         return form.cells(run_all(planes)[0], planes.shape[3], planes.shape[2])
 
-    return Network(
-        run,
-        form.n_dims,
-        config.get("mean"),
-        config.get("std"),
-        config.get("longest_side"),
-        stride,
-        fixed_size,
-        sha256 or hashlib.sha256(data).hexdigest(),
-    )
+    digest = sha256 or hashlib.sha256(data).hexdigest()
+    mean, std, longest_side, stride = (config.get(key) for key in ("mean", "std", "longest_side", "stride"))
+    return Network(run, form.n_dims, mean, std, longest_side, stride or form.stride, fixed_size, digest)
 
 
-class _Form:
+class _Form(NamedTuple):
     """How an output array becomes cells."""
 
-    def __init__(self, n_dims: int, stride: int, n_prefix: int | None, channels_last: bool) -> None:
-        self.n_dims = n_dims
-        self.stride = stride
-        self.n_prefix = n_prefix  # None: a feature map
-        self._channels_last = channels_last
+    n_dims: int
+    stride: int
+    n_prefix: int | None  # None: a feature map
+    channels_last: bool
 
     def cells(self, array: NDArray[Any], width: int, height: int) -> NDArray[np.float32]:
         values = np.asarray(array[0], np.float32)
         if self.n_prefix is not None:
-            return cells_of_tokens(values, self.n_prefix, height // self.stride, width // self.stride)
-        return values if self._channels_last else values.transpose(1, 2, 0)
+            return values[self.n_prefix :].reshape(height // self.stride, width // self.stride, -1)
+        return values if self.channels_last else values.transpose(1, 2, 0)
 
 
 def _output_form(array: Any, width: int, height: int, channels_last: bool, n_prefix: int | None) -> _Form | None:
@@ -154,7 +140,7 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
             raise ValueError("it keeps weights in other files, which are not followed; save it as one file")
         onnx.checker.check_model(model)
     except Exception as error:  # protobuf and the checker raise many types on a damaged file
-        raise InvalidInputError(f"{name}: not a usable ONNX file ({_first_line(error)}).") from error
+        raise InvalidInputError(f"{name}: not a usable ONNX file ({first_line(error)}).") from error
     return model
 
 
@@ -196,7 +182,7 @@ def _config(model: onnx.ModelProto, name: str) -> dict[str, Any]:
                 raise ValueError(f"{key} must be a whole number from {low} to {high}")
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(
-            f"{name}: its metadata {_CONFIG!r} cannot be used ({_first_line(error)}); export it again."
+            f"{name}: its metadata {_CONFIG!r} cannot be used ({first_line(error)}); export it again."
         ) from error
     return config
 
@@ -247,9 +233,4 @@ def _session(data: bytes, name: str) -> onnxruntime.InferenceSession:
     try:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime raises types of its own, one a cause
-        raise InvalidInputError(f"{name}: ONNX Runtime cannot run it ({_first_line(error)}).") from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:200].rstrip(".")
+        raise InvalidInputError(f"{name}: ONNX Runtime cannot run it ({first_line(error)}).") from error

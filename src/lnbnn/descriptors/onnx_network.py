@@ -6,9 +6,9 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from lnbnn.descriptors.base import StoredNetwork
+from lnbnn.descriptors.base import MAX_NETWORK_BYTES, StoredNetwork
 from lnbnn.descriptors.network import Network, NetworkDescriptor
-from lnbnn.descriptors.onnx_file import MAX_FILE_BYTES, open_network
+from lnbnn.descriptors.onnx_file import open_network
 from lnbnn.errors import InvalidInputError
 from lnbnn.files.regular import read_regular
 
@@ -62,7 +62,7 @@ def _split(source: str) -> tuple[Path, str | None]:
 
 @lru_cache(maxsize=4)
 def _open(path: str, output: str | None, modified: int, size: int) -> Network:
-    if size > MAX_FILE_BYTES:
+    if size > MAX_NETWORK_BYTES:
         raise InvalidInputError(f"{path}: larger than 2 GiB; not a network in one file.")
     return open_network(_read(Path(path)), output, name=path)
 
@@ -74,6 +74,6 @@ def _open_stored(stored: StoredNetwork, name: str) -> Network:
 
 def _read(path: Path) -> bytes:
     try:
-        return read_regular(path, MAX_FILE_BYTES, follow_link=True)
+        return read_regular(path, MAX_NETWORK_BYTES, follow_link=True)
     except OSError as error:
         raise InvalidInputError(f"{path}: cannot be read ({error.strerror or error}).") from error

@@ -6,11 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.descriptors.dense_sift import DenseSIFT
-from lnbnn.features import ImageFeatures
+from lnbnn.features import UNIT_LENGTH, ImageFeatures
 
 __all__ = ["RootSIFT"]
-
-_UNIT = 127.0  # as dense SIFT: a unit vector times this
 
 
 class RootSIFT(DenseSIFT):
@@ -37,5 +35,5 @@ class RootSIFT(DenseSIFT):
         plain = super().extract(image)
         values = plain.descriptors.astype(np.float32)
         share = values / np.maximum(values.sum(axis=1, keepdims=True), 1.0)
-        root = (np.sqrt(share) * _UNIT + 0.5).astype(np.uint8)
+        root = (np.sqrt(share) * UNIT_LENGTH + 0.5).astype(np.uint8)
         return ImageFeatures(root, plain.xy, plain.scale, plain.size)

@@ -9,7 +9,7 @@ import logging
 import math
 import threading
 import warnings
-from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.descriptors.network import Network, NetworkDescriptor
+from lnbnn.descriptors.network import Network, NetworkDescriptor, first_line
 from lnbnn.errors import InvalidInputError, MissingExtraError, UnknownNameError
 from lnbnn.files.regular import read_regular
 
@@ -33,6 +33,7 @@ _loading = threading.Lock()
 _MAX_WEIGHTS_BYTES = 1 << 36
 
 
+@dataclass(eq=False, repr=False)
 class TimmNetwork(NetworkDescriptor):
     """The cells of a feature map, or the patch tokens, of a timm backbone.
 
@@ -55,29 +56,8 @@ class TimmNetwork(NetworkDescriptor):
 
     name = "timm:"
 
-    def __init__(
-        self,
-        source: str,
-        /,
-        *,
-        weights: str | None = None,
-        longest_side: int | None = None,
-        mean: float | Sequence[float] | None = None,
-        std: float | Sequence[float] | None = None,
-        n_components: int | None = 128,
-        whitening: float = 0.0,
-        sha256: str | None = None,
-    ) -> None:
-        super().__init__(
-            source,
-            longest_side=longest_side,
-            mean=mean,
-            std=std,
-            n_components=n_components,
-            whitening=whitening,
-            sha256=sha256,
-        )
-        self.weights = weights
+    _: KW_ONLY
+    weights: str | None = None
 
     def _network(self) -> Network:
         return self._loaded()[0]
@@ -87,19 +67,23 @@ class TimmNetwork(NetworkDescriptor):
 
         The picture's size stays open where the network allows it; otherwise it is that of its configuration.
         """
+        from lnbnn.descriptors.onnx_file import with_config
+
         network, module = self._loaded()
         stride = network.stride
-        side = max(2, self._longest_side() // stride) * stride
+        side = max(2, self.used_longest_side() // stride) * stride
+        config = {"mean": self.used_color("mean").tolist(), "std": self.used_color("std").tolist()}
+        config |= {"longest_side": self.used_longest_side(), "stride": stride}
         fixed_height, fixed_width = (side, side) if network.fixed_size is None else network.fixed_size[::-1]
         last_error: Exception = ValueError()
         for is_open in (True, False) if network.fixed_size is None else (False,):
             sizes = [(side, side - stride), (side, side)] if is_open else [(fixed_height, fixed_width)]
             try:
-                data = _with_metadata(_export(module, sizes[0], is_open), network, self)
+                data = with_config(_export(module, sizes[0], is_open), **config)
                 return data, _largest_difference(data, network, sizes)
             except Exception as error:  # the exporter raises many types on what it cannot follow
                 last_error = error
-        raise InvalidInputError(f"{self.name}: PyTorch cannot write it as ONNX ({_reason(last_error)}).")
+        raise InvalidInputError(f"{self.name}: PyTorch cannot write it as ONNX ({first_line(last_error)}).")
 
     def _loaded(self) -> tuple[Network, torch.nn.Module]:
         with _loading:
@@ -138,7 +122,10 @@ class _Cells(torch.nn.Module):
 @lru_cache(maxsize=2)
 def _load(source: str, weights: str | None) -> tuple[Network, torch.nn.Module]:
     name, at, text = source.rpartition("@")
-    name, layer = (name, _layer(text)) if at else (source, None)
+    try:
+        name, layer = (name, int(text)) if at else (source, None)
+    except ValueError:
+        raise InvalidInputError(f"the layer of a timm model is a number, as in timm:MODEL@-1; got {text!r}.") from None
     if not name.startswith("hf") and timm.is_model(name.partition(".")[0]) is False:
         close = ", ".join(timm.list_models(f"*{name.partition('.')[0].split('_')[0]}*")[:5]) or "see timm.list_models()"
         raise UnknownNameError(f"timm has no model {name!r}; for example: {close}.")
@@ -151,7 +138,7 @@ def _load(source: str, weights: str | None) -> tuple[Network, torch.nn.Module]:
         with torch.inference_mode():
             found = module(torch.zeros(1, 3, height, width))
     except (AttributeError, NotImplementedError, IndexError, AssertionError, RuntimeError, ValueError) as error:
-        raise InvalidInputError(f"timm:{source}: no feature map to be had from it ({_reason(error)}).") from error
+        raise InvalidInputError(f"timm:{source}: no feature map to be had from it ({first_line(error)}).") from error
     if found.ndim != 4 or found.shape[2] * found.shape[3] < 2:
         raise InvalidInputError(
             f"timm:{source}: expected a feature map (1, d, rows, columns); got {tuple(found.shape)}."
@@ -174,13 +161,6 @@ def _load(source: str, weights: str | None) -> tuple[Network, torch.nn.Module]:
     return network, module
 
 
-def _layer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidInputError(f"the layer of a timm model is a number, as in timm:MODEL@-1; got {text!r}.") from None
-
-
 def _create(name: str, weights: str | None) -> torch.nn.Module:
     options: dict[str, Any] = {"pretrained": weights is None, "num_classes": 0}
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # what fails is said once, below
@@ -191,8 +171,8 @@ def _create(name: str, weights: str | None) -> torch.nn.Module:
             model = timm.create_model(name, **options)
     except Exception as error:  # no network, no such weights, a hub that is down: each has types of its own
         raise InvalidInputError(
-            f"timm:{name}: its weights cannot be had ({_reason(error)}); download them once with a connection, or give "
-            "the file: -D weights=FILE."
+            f"timm:{name}: its weights cannot be had ({first_line(error)}); download them once with a connection, or "
+            "give the file: -D weights=FILE."
         ) from error
     if weights is not None:
         _take_weights(model, name, Path(weights))
@@ -214,7 +194,7 @@ def _take_weights(model: torch.nn.Module, name: str, path: Path) -> None:
     except OSError as error:
         raise InvalidInputError(f"{path}: no such weights file ({error.strerror}).") from error
     except Exception as error:  # pickle, safetensors and PyTorch raise many types on a damaged or hostile file
-        raise InvalidInputError(f"{path}: not weights of {name} ({_reason(error)}).") from error
+        raise InvalidInputError(f"{path}: not weights of {name} ({first_line(error)}).") from error
     if missing:
         raise InvalidInputError(f"{path}: not the weights of {name}: {len(missing)} are missing, e.g. {min(missing)}.")
 
@@ -228,7 +208,9 @@ def _takes_other_sizes(module: torch.nn.Module, stride: int) -> bool:
     return found.ndim == 4
 
 
-def _export(module: torch.nn.Module, size: tuple[int, int], is_open: bool) -> bytes:
+def _export(module: torch.nn.Module, size: tuple[int, int], is_open: bool) -> Any:
+    from lnbnn.descriptors.onnx_file import onnx
+
     image = torch.zeros(1, 3, *size)
     axes = {"image": {2: "height", 3: "width"}, "features": {2: "rows", 3: "columns"}} if is_open else None
     buffer = io.BytesIO()
@@ -244,19 +226,7 @@ def _export(module: torch.nn.Module, size: tuple[int, int], is_open: bool) -> by
             opset_version=17,
             dynamo=False,
         )
-    return buffer.getvalue()
-
-
-def _with_metadata(data: bytes, network: Network, descriptor: TimmNetwork) -> bytes:
-    from lnbnn.descriptors.onnx_file import onnx, with_config
-
-    config = {
-        "mean": descriptor._colour("mean").tolist(),
-        "std": descriptor._colour("std").tolist(),
-        "longest_side": descriptor._longest_side(),
-        "stride": network.stride,
-    }
-    return with_config(onnx.load_model_from_string(data), **config)
+    return onnx.load_model_from_string(buffer.getvalue())
 
 
 def _largest_difference(data: bytes, network: Network, sizes: list[tuple[int, int]]) -> float:
@@ -275,7 +245,3 @@ def _largest_difference(data: bytes, network: Network, sizes: list[tuple[int, in
     if worst > 1e-4:
         raise ValueError(f"its cells differ by {worst:.2g}")
     return worst
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 try:
@@ -16,17 +15,32 @@ from lnbnn.errors import LnbnnError, ModelInUseError
 
 __all__ = ["ReadLock", "WriteLock", "is_read"]
 
+# A folder; anything else of that name, a pipe or a link too, is refused at once.
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
-class ReadLock:
+
+class _Lock:
+    """A handle of a file or folder; what is locked by it is free again once it is closed, or the process ends."""
+
+    _handle: int | None = None  # of one that could not be opened, too
+
+    def close(self) -> None:
+        """Let go."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+    __del__ = close
+
+
+class ReadLock(_Lock):
     """Holds a folder: who wants to remove it sees that someone reads it.
 
     Released by :meth:`close`, or with the object.
     """
 
-    _handle: int | None = None  # of one whose folder could not be opened, too
-
     def __init__(self, folder: Path) -> None:
-        self._handle = _open_folder(folder)
+        self._handle = os.open(folder, _FOLDER)
         if fcntl is not None:
             try:
                 fcntl.flock(self._handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -36,31 +50,21 @@ class ReadLock:
             except OSError:  # a file system without locks: reading goes on as before there were any
                 pass
 
-    def close(self) -> None:
-        """Let go of the folder."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            os.close(handle)
 
-    def __del__(self) -> None:
-        self.close()
-
-
-class WriteLock:
+class WriteLock(_Lock):
     """The right to change a folder, of one process at a time; another that asks gets an error at once.
 
-    Used as ``with WriteLock(path):``. The file stays; the lock on it goes with the process, however that ends.
+    Used as ``with WriteLock(path):``; a signal may end ``with`` before its block begins, so it goes with the object
+    too. The file stays; the lock on it goes with the process, however that ends.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._handle: int | None = None
 
     def __enter__(self) -> Self:
         if fcntl is None:
             raise LnbnnError(f"{self.path.parent}: models can be changed only on systems with flock (Linux, macOS).")
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._handle = os.open(self.path, flags, 0o666)
+        self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._handle, 0)
@@ -77,24 +81,13 @@ class WriteLock:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Give up the right."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            os.close(handle)
-
-    def __del__(self) -> None:  # a signal may end ``with`` before its block begins
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def is_read(folder: Path) -> bool:
     """Whether someone holds a :class:`ReadLock` on the folder."""
-    handle = _open_folder(folder)
+    handle = os.open(folder, _FOLDER)
     try:
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,9 +98,3 @@ def is_read(folder: Path) -> bool:
     finally:
         os.close(handle)
     return False
-
-
-def _open_folder(folder: Path) -> int:
-    """A handle of a folder; anything else of that name, a pipe or a link too, is refused at once."""
-    flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    return os.open(folder, flags)

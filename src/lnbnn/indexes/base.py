@@ -36,7 +36,7 @@ class Index(Configurable, ABC):
     """
 
     def __init__(self) -> None:
-        self._table: VectorTable | None = None
+        self._table = VectorTable(np.empty((0, 0), np.uint8), np.empty(0, np.int64))
         self._built = False
         self._building = threading.Lock()
         self._progress: Callable[[int, int], None] | None = None
@@ -63,8 +63,8 @@ class Index(Configurable, ABC):
             )
         if len(ids) and ids.min() < 0:
             raise InvalidInputError(f"ids must be at least 0; got {ids.min()}.")
-        if self._table is None:
-            self._table = VectorTable(vectors.shape[1], vectors.dtype)
+        if self._table.n_dims == 0:
+            self._table = VectorTable(np.empty((0, vectors.shape[1]), vectors.dtype), np.empty(0, np.int64))
         start = self._table.append(vectors, ids)
         if self._built:
             self._append_rows(start)
@@ -74,7 +74,7 @@ class Index(Configurable, ABC):
         """Make the search structure now rather than on the first search; ``progress(done, total)`` counts vectors."""
         with self._building:
             if not self._built:
-                if self._table is None or len(self._table) == 0:
+                if len(self._table) == 0:
                     raise InvalidInputError(
                         "an index needs at least one vector; add some before building or searching."
                     )
@@ -104,9 +104,9 @@ class Index(Configurable, ABC):
         ids : ndarray of shape (n_queries, n_neighbors), int64
             -1 where fewer were found.
         """
-        self.build()
-        table = self._require_table()
-        queries = np.asarray(queries)
+        if not self._built:
+            self.build()
+        table, queries = self._table, np.asarray(queries)
         if queries.ndim != 2 or queries.shape[1] != table.n_dims or queries.dtype != table.dtype:
             raise InvalidInputError(
                 f"queries must be {table.dtype} of shape (n, {table.n_dims}), as the indexed vectors are; "
@@ -126,13 +126,11 @@ class Index(Configurable, ABC):
 
     def vectors_of(self, ids: range) -> NDArray[np.generic]:
         """The vectors with ids in this range, in the order they were added."""
-        table = self._require_table()
-        return table.take(table.live_rows_of(ids))
+        rows = self._table.rows_of(ids)
+        return self._table.take(rows[~self._table.removed[rows]] if self._table.removed.size else rows)
 
     def remove(self, ids: NDArray[np.int64]) -> int:
         """Remove the vectors with these ids; returns how many there were."""
-        if self._table is None:
-            return 0
         rows = self._table.remove(np.asarray(ids, dtype=np.int64))
         if self._built and len(rows):
             if len(self._table) == 0:
@@ -143,12 +141,12 @@ class Index(Configurable, ABC):
         return len(rows)
 
     def __len__(self) -> int:
-        return 0 if self._table is None else len(self._table)
+        return len(self._table)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the indexed vectors: uint8 or float32."""
-        return self._require_table().dtype
+        return self._table.dtype
 
     def renew(self) -> Self:
         """Make the structure anew if it was outgrown."""
@@ -157,14 +155,13 @@ class Index(Configurable, ABC):
 
     def compact(self) -> Self:
         """Drop removed rows for good and make the structure anew if there were any, or if it was outgrown."""
-        if self._require_table().removed.any():
+        if self._table.removed.any():
             self._built = False
         return self.renew()
 
     def live_ids(self) -> NDArray[np.int64]:
         """The ids of all vectors that are not removed, in the order of the rows."""
-        table = self._require_table()
-        return table.ids[~table.removed] if table.removed.size else table.ids
+        return self._table.ids[~self._table.removed] if self._table.removed.size else self._table.ids
 
     def describe(self) -> str:
         """One line that says how the search is done."""
@@ -174,13 +171,13 @@ class Index(Configurable, ABC):
     @property
     def nbytes(self) -> int:
         """Bytes held: vectors, ids and search structure."""
-        return (self._table.nbytes if self._table is not None else 0) + (self._structure_nbytes() if self._built else 0)
+        in_table = self._table.n_rows * (self._table.n_dims * self._table.dtype.itemsize + 8)
+        return in_table + (self._structure_nbytes() if self._built else 0)
 
     def save(self, folder: Path) -> None:
         """Write vectors, ids and search structure as files into an existing folder."""
         self.build()
-        table = self._require_table()
-        table.save(folder)
+        self._table.save(folder)
         self._save_structure(folder)
 
     @classmethod
@@ -229,7 +226,7 @@ class Index(Configurable, ABC):
 
     def _load_structure(self, folder: Path) -> None:
         """Read the structure; the default makes it again."""
-        self._require_table().drop_removed()
+        self._table.drop_removed()
         self._build_rows()
 
     # ---- helpers ------------------------------------------------------------------------------------------------
@@ -239,7 +236,3 @@ class Index(Configurable, ABC):
         if reason is not None:
             _logger.warning("the index is built anew: %s", reason)
             self._built = False  # on the next search
-
-    def _require_table(self) -> VectorTable:
-        assert self._table is not None, "used before anything was added"
-        return self._table

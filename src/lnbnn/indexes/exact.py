@@ -11,6 +11,7 @@ from lnbnn.indexes.selection import select_smallest
 __all__ = ["ExactIndex"]
 
 _BLOCK_ELEMENTS = 1 << 24  # distances held at once, about 128 MiB
+_BLOCK_ROWS = 1 << 16
 
 
 class ExactIndex(Index):
@@ -20,12 +21,16 @@ class ExactIndex(Index):
 
     def _build_rows(self) -> None:
         # Sums of products of 8-bit numbers stay whole numbers: float64 holds them exactly in any order of summation.
-        self._norms = _squared_norms(self._require_table().vectors)
+        vectors = self._table.vectors
+        blocks = (
+            vectors[start : start + _BLOCK_ROWS].astype(np.float64) for start in range(0, len(vectors), _BLOCK_ROWS)
+        )
+        self._norms = np.concatenate([(block * block).sum(axis=1) for block in blocks])
 
     def _search_rows(
         self, queries: NDArray[np.generic], n_neighbors: int, hidden: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        vectors = self._require_table().vectors
+        vectors = self._table.vectors
         distances = np.empty((len(queries), n_neighbors), np.float32)
         rows = np.empty((len(queries), n_neighbors), np.int64)
         block = max(1, _BLOCK_ELEMENTS // len(vectors))
@@ -36,17 +41,8 @@ class ExactIndex(Index):
             squared = np.maximum(squared, 0.0)
             if hidden is not None:
                 squared[:, hidden] = np.inf
-            found = select_smallest(squared, n_neighbors)
-            distances[start : start + block], rows[start : start + block] = found
+            distances[start : start + block], rows[start : start + block] = select_smallest(squared, n_neighbors)
         return distances, np.where(np.isfinite(distances), rows, -1)
 
     def _describe(self) -> str:
         return "exact: every query compared with every vector"
-
-
-def _squared_norms(vectors: NDArray[np.generic], block: int = 1 << 16) -> NDArray[np.float64]:
-    norms = np.empty(len(vectors))
-    for start in range(0, len(vectors), block):
-        part = vectors[start : start + block].astype(np.float64)
-        norms[start : start + block] = (part * part).sum(axis=1)
-    return norms

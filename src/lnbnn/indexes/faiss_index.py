@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import faiss
@@ -11,9 +12,8 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError
 from lnbnn.indexes.base import Index
-from lnbnn.indexes.faiss_kmeans import check_memory, one_thread
+from lnbnn.indexes.faiss_kmeans import check_memory, grow_tree, one_thread
 from lnbnn.indexes.faiss_lists import DIMS_A_CODE, are_mapped, empty_copy, load_lists, make_lists, own_lists, save_lists
-from lnbnn.indexes.faiss_tree import grow_tree
 from lnbnn.indexes.selection import rerank
 from lnbnn.params import check_whole
 
@@ -31,6 +31,7 @@ _TRAIN_ROWS_FOR_CODES = 100_000
 _MIN_CANDIDATES = 16
 
 
+@dataclass(eq=False, repr=False)
 class FaissIndex(Index):
     """Inverted lists of compressed vectors, or a flat scan when there are few.
 
@@ -47,33 +48,27 @@ class FaissIndex(Index):
     n_probes : int, optional
         Lists visited for each query: the accuracy knob. By default 8.
     rerank_factor : int, default=4
-        4-bit form only: candidates compared again for each neighbour asked for (and never fewer than 16 in all).
+        4-bit form only: candidates compared again for each neighbor asked for (and never fewer than 16 in all).
     seed : int, default=0
         Of the sample that the lists and codes are trained on.
 
     Notes
     -----
-    For 8-bit vectors the centres of the lists have whole-number coordinates, so that the choice of lists is exact
+    For 8-bit vectors the centers of the lists have whole-number coordinates, so that the choice of lists is exact
     arithmetic, the same for any number of threads. Distances are exact in every form; what is approximate is which
     vectors are looked at.
     """
 
     name = "faiss"
 
-    def __init__(
-        self,
-        form: str = "auto",
-        n_lists: int | None = None,
-        n_probes: int | None = None,
-        rerank_factor: int = 4,
-        seed: int = 0,
-    ) -> None:
+    form: str = "auto"
+    n_lists: int | None = None
+    n_probes: int | None = None
+    rerank_factor: int = 4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.form = form
-        self.n_lists = n_lists
-        self.n_probes = n_probes
-        self.rerank_factor = rerank_factor
-        self.seed = seed
         self._tail: faiss.IndexIVF | None = None  # rows added to lists that are mapped, in lists of their own
 
     def check_params(self) -> None:
@@ -87,23 +82,18 @@ class FaissIndex(Index):
 
     def set_search(self, n_probes: int | None = None, rerank_factor: int | None = None) -> None:
         """Change how wide later searches are; what is built stays. Without a value, a setting stays too."""
-        wanted = self.settings()
-        wanted |= {"n_probes": n_probes} if n_probes is not None else {}
-        wanted |= {"rerank_factor": rerank_factor} if rerank_factor is not None else {}
+        given = {"n_probes": n_probes, "rerank_factor": rerank_factor}
+        wanted = self.settings() | {name: value for name, value in given.items() if value is not None}
         type(self).from_params(wanted)  # checks them
         self.n_probes, self.rerank_factor = wanted["n_probes"], wanted["rerank_factor"]
 
     # ---- building -----------------------------------------------------------------------------------------------
 
     def _build_rows(self) -> None:
-        table = self._require_table()
-        n_rows = table.n_rows
-        self._form = self._form_for(n_rows)
-        self._width = _width(table.n_dims)
-        if self._form == "flat":
-            self._structure = faiss.IndexFlatL2(self._width)
-        else:
-            self._structure = self._train(n_rows)
+        table = self._table
+        self._form = self._form_for(table.n_rows)
+        self._width = -(-table.n_dims // 8) * 8  # a multiple of 8 keeps FAISS on its vector instructions
+        self._structure = faiss.IndexFlatL2(self._width) if self._form == "flat" else self._train(table.n_rows)
         self._selector = None
         self._tail = None
         self._append_rows(0)
@@ -114,14 +104,12 @@ class FaissIndex(Index):
         return "flat" if n_rows <= _FLAT_UP_TO else "ivf-4bit"
 
     def _train(self, n_rows: int) -> faiss.IndexIVF:
-        table = self._require_table()
+        table = self._table
         n_lists = min(self.n_lists or default_n_lists(n_rows), n_rows)
         n_sampled = min(n_rows, max(_TRAIN_ROWS_A_LIST * n_lists, _TRAIN_ROWS_FOR_CODES))
-        block = min(n_rows, _ROWS_A_BLOCK)
-        codes = n_rows * (
-            self._width // (2 * DIMS_A_CODE) if self._form == "ivf-4bit" else table.n_dims * table.dtype.itemsize
-        )
-        check_memory("building the index", (3 * n_sampled + 2 * block) * self._width * 4 + codes + 8 * n_rows)
+        in_lists = self._width // (2 * DIMS_A_CODE) if self._form == "ivf-4bit" else table.n_dims * table.dtype.itemsize
+        at_once = 3 * n_sampled + 2 * min(n_rows, _ROWS_A_BLOCK)
+        check_memory("building the index", at_once * self._width * 4 + (in_lists + 8) * n_rows)
         picked = np.sort(np.random.default_rng(self.seed).choice(n_rows, n_sampled, replace=False))
         sample = self._widen(table.take(picked))
         self._tree = grow_tree(sample, n_lists, seed=self.seed + 1, whole_numbers=table.dtype == np.uint8)
@@ -130,26 +118,24 @@ class FaissIndex(Index):
         return structure
 
     def _append_rows(self, start: int) -> None:
-        table = self._require_table()
         target = self._structure
         if self._form != "flat" and are_mapped(self._structure):
             if self._tail is None:
-                self._tail = empty_copy(self._structure, self._tree, table.dtype)
+                self._tail = empty_copy(self._structure, self._tree, self._table.dtype)
             target = self._tail
         self._add_rows(target, start)
         if self._selector is not None:
             self._set_selector()
 
     def _add_rows(self, target: faiss.Index, start: int) -> None:
-        table = self._require_table()
-        for block in range(start, table.n_rows, _ROWS_A_BLOCK):
-            part = self._widen(table.block(block, block + _ROWS_A_BLOCK))
+        for block in range(start, self._table.n_rows, _ROWS_A_BLOCK):
+            part = self._widen(self._table.block(block, block + _ROWS_A_BLOCK))
             if self._form == "flat":
                 target.add(part)
             else:
                 target.add_with_ids(part, np.arange(block, block + len(part)))
             if self._progress is not None:
-                self._progress(block + len(part), table.n_rows)
+                self._progress(block + len(part), self._table.n_rows)
 
     def _remove_rows(self, rows: NDArray[np.int64]) -> None:
         """Inverted lists keep removed rows, which a search passes over, until they are a quarter of all.
@@ -162,7 +148,7 @@ class FaissIndex(Index):
             self._set_selector()
 
     def _outgrown(self) -> str | None:
-        table = self._require_table()
+        table = self._table
         if 4 * (table.n_rows - len(table)) > table.n_rows:
             return "more than a quarter of its vectors were removed"
         if self._form_for(table.n_rows) != self._form:
@@ -172,7 +158,7 @@ class FaissIndex(Index):
         return None
 
     def _set_selector(self) -> None:
-        removed = self._require_table().removed
+        removed = self._table.removed
         self._kept_bits = np.packbits(~removed, bitorder="little")  # the selector points into it
         self._selector = faiss.IDSelectorBitmap(self._kept_bits) if removed.any() else None
 
@@ -181,38 +167,33 @@ class FaissIndex(Index):
     def _search_rows(
         self, queries: NDArray[np.generic], n_neighbors: int, hidden: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        wide = self._widen(queries)
+        is_exact = self._form != "ivf-4bit"
+        n_asked = n_neighbors if is_exact else max(n_neighbors * self.rerank_factor, _MIN_CANDIDATES)
+        wide, parameters = self._widen(queries), self._parameters(hidden)
+        parts = [part for part in (self._structure, self._tail) if part is not None]
         with one_thread():
-            selectors = self._selectors(hidden)  # kept until the search is done: FAISS holds bare pointers to them
-            selector = selectors[-1] if selectors else None
-            if self._form == "flat":
-                parameters = faiss.SearchParameters(sel=selector)
-            else:
-                in_tree = faiss.SearchParametersIVF(nprobe=self._n_branches())
-                parameters = faiss.SearchParametersIVF(nprobe=self._n_probes(), sel=selector, quantizer_params=in_tree)
-            is_exact = self._form != "ivf-4bit"
-            n_asked = n_neighbors if is_exact else max(n_neighbors * self.rerank_factor, _MIN_CANDIDATES)
-            parts = [part for part in (self._structure, self._tail) if part is not None]
             found = [part.search(wide, n_asked, params=parameters) for part in parts]
         distances, rows = (np.hstack(arrays) for arrays in zip(*found, strict=True))
         if not is_exact:
-            return rerank(queries, *self._require_table().parts, rows, n_neighbors)
-        rows[(rows < 0) | (rows >= self._require_table().n_rows)] = -1  # in a damaged file, any number
+            return rerank(queries, self._table.stored, self._table.added, rows, n_neighbors)
+        rows[(rows < 0) | (rows >= self._table.n_rows)] = -1  # in a damaged file, any number
         distances = np.where(rows >= 0, distances, np.float32(np.inf))
         if len(parts) > 1:
             order = np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors]
             distances, rows = np.take_along_axis(distances, order, axis=1), np.take_along_axis(rows, order, axis=1)
         return distances, rows
 
-    def _selectors(self, hidden: NDArray[np.int64] | None) -> list[faiss.IDSelector]:
-        """The selector of the rows that count, last, and those that it is made of; none if all rows count."""
+    def _parameters(self, hidden: NDArray[np.int64] | None) -> faiss.SearchParameters:
+        """Which rows count, how many lists are visited, and how many branches of the tree are looked into for them.
+
+        These are 4 branches, or as many as are sure to hold the lists.
+        """
         selectors = [] if self._selector is None else [self._selector]
         if hidden is not None:
-            in_one_run = len(hidden) > 0 and hidden[-1] - hidden[0] + 1 == len(hidden)
-            if in_one_run:
+            if hidden[-1] - hidden[0] + 1 == len(hidden):  # in one run
                 selectors += [faiss.IDSelectorRange(int(hidden[0]), int(hidden[-1]) + 1)]
             else:
-                bits = np.zeros(self._require_table().n_rows, bool)
+                bits = np.zeros(self._table.n_rows, bool)
                 bits[hidden] = True
                 packed = np.packbits(bits, bitorder="little")
                 selectors += [faiss.IDSelectorBitmap(packed)]
@@ -220,16 +201,18 @@ class FaissIndex(Index):
             selectors += [faiss.IDSelectorNot(selectors[-1])]
         if len(selectors) == 3:
             selectors += [faiss.IDSelectorAnd(selectors[0], selectors[2])]
-        return selectors
-
-    def _n_probes(self) -> int:
-        return min(self.n_probes or _N_PROBES, self._structure.nlist)
-
-    def _n_branches(self) -> int:
-        """Branches of the tree looked into: 4, or as many as are sure to hold the lists to visit."""
-        tree = faiss.downcast_index(self._structure.quantizer)
-        wanted = -(-2 * _BRANCHES_TO_SEARCH * self._n_probes() * tree.nlist // self._structure.nlist)
-        return min(tree.nlist, max(_BRANCHES_TO_SEARCH, wanted))
+        selector = selectors[-1] if selectors else None
+        if self._form == "flat":
+            parameters = faiss.SearchParameters(sel=selector)
+        else:
+            n_lists = self._structure.nlist
+            n_probes = min(self.n_probes or _N_PROBES, n_lists)
+            n_branches = faiss.downcast_index(self._structure.quantizer).nlist
+            wanted = -(-2 * _BRANCHES_TO_SEARCH * n_probes * n_branches // n_lists)
+            in_tree = faiss.SearchParametersIVF(nprobe=min(n_branches, max(_BRANCHES_TO_SEARCH, wanted)))
+            parameters = faiss.SearchParametersIVF(nprobe=n_probes, sel=selector, quantizer_params=in_tree)
+        parameters.kept = selectors  # FAISS holds bare pointers to them
+        return parameters
 
     def _widen(self, vectors: NDArray[np.generic]) -> NDArray[np.float32]:
         wide = np.zeros((len(vectors), self._width), np.float32)
@@ -241,7 +224,8 @@ class FaissIndex(Index):
     def _describe(self) -> str:
         if self._form == "flat":
             return "flat: every query compared with every vector"
-        lists = f"{self._structure.nlist} lists, {self._n_probes()} visited a query"
+        n_lists = self._structure.nlist
+        lists = f"{n_lists} lists, {min(self.n_probes or _N_PROBES, n_lists)} visited a query"
         if self._form == "ivf-8bit":
             return f"ivf-8bit: {lists}, distances at full precision"
         return f"ivf-4bit: {lists}, 4-bit codes, the best {self.rerank_factor} a neighbor compared at full precision"
@@ -256,25 +240,21 @@ class FaissIndex(Index):
         if self._form == "flat":
             return
         if self._tail is not None:
-            self._structure = own_lists(self._structure, self._tree, self._require_table().dtype)
-            self._add_rows(self._structure, self._require_table().n_rows - self._tail.ntotal)
+            self._structure = own_lists(self._structure, self._tree, self._table.dtype)
+            self._add_rows(self._structure, self._table.n_rows - self._tail.ntotal)
             self._tail = None
         save_lists(folder, self._structure, self._tree)
 
     def _load_structure(self, folder: Path) -> None:
-        table = self._require_table()
+        table = self._table
         if not (folder / "lists.npy").exists():
             super()._load_structure(folder)
             return
-        self._width = _width(table.n_dims)
-        self._structure, self._tree = load_lists(folder, table.n_rows, self._width, table.dtype)
+        self._structure, self._tree = load_lists(folder, table.n_rows, -(-table.n_dims // 8) * 8, table.dtype)
+        self._width = self._structure.d
         self._form = "ivf-4bit" if isinstance(self._structure, faiss.IndexIVFPQFastScan) else "ivf-8bit"
         self._tail = None
         self._set_selector()
-
-
-def _width(n_dims: int) -> int:
-    return -(-n_dims // 8) * 8  # a multiple of 8 keeps FAISS on its vector instructions
 
 
 def default_n_lists(n_rows: int) -> int:

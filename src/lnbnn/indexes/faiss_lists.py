@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import ModelFormatError
 from lnbnn.files.arrays import load_array, save_array, save_stacked
-from lnbnn.indexes.faiss_tree import CenterTree, tree_quantizer
+from lnbnn.indexes.faiss_kmeans import CenterTree, tree_quantizer
 
 __all__ = ["DIMS_A_CODE", "are_mapped", "empty_copy", "load_lists", "make_lists", "own_lists", "save_lists"]
 
@@ -65,7 +65,10 @@ def load_lists(folder: Path, n_rows: int, width: int, dtype: np.dtype) -> tuple[
     structure = make_lists(form, tree, dtype)
     structure.is_trained = True
     if form == "ivf-4bit":
-        _set_codebook(folder, structure)
+        book = load_array(folder / "codebook.npy", ndim=3, dtypes=("float32",))
+        if book.shape != _codebook(structure).shape or not np.isfinite(book).all():
+            raise ModelFormatError(f"{folder / 'codebook.npy'}: does not fit centers.npy; fit the model again.")
+        faiss.copy_array_to_vector(np.array(book).ravel(), structure.pq.centroids)
     sizes = np.asarray(load_array(folder / "list_sizes.npy", ndim=1, dtypes=("int64",)))
     if len(sizes) != len(tree.centers) or sizes.min() < 0 or sizes.max() > n_rows or sizes.sum() != n_rows:
         raise ModelFormatError(f"{folder / 'list_sizes.npy'}: does not fit the other files; fit the model again.")
@@ -75,7 +78,8 @@ def load_lists(folder: Path, n_rows: int, width: int, dtype: np.dtype) -> tuple[
     if len(lists) != bytes_a_list.sum():
         raise ModelFormatError(f"{file}: does not fit list_sizes.npy; fit the model again.")
     starts = file.stat().st_size - len(lists) + np.cumsum(bytes_a_list) - bytes_a_list
-    if hasattr(faiss, "OnDiskInvertedLists") and _is_utf8(file):
+    is_utf8 = str(file).encode(errors="ignore").decode() == str(file)
+    if hasattr(faiss, "OnDiskInvertedLists") and is_utf8:
         structure.replace_invlists(_mapped(file, structure, sizes, starts), True)
     else:  # on Windows, and where FAISS cannot be told the name
         room = _capacities(structure, sizes)
@@ -83,14 +87,6 @@ def load_lists(folder: Path, n_rows: int, width: int, dtype: np.dtype) -> tuple[
         _fill(structure, sizes, np.split(np.asarray(lists), np.cumsum(cuts)[:-1]))
     structure.ntotal = n_rows
     return structure, tree
-
-
-def _is_utf8(path: Path) -> bool:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def are_mapped(structure: faiss.IndexIVF) -> bool:
@@ -166,13 +162,6 @@ def _mapped(
 def _codebook(structure: faiss.IndexIVFPQFastScan) -> NDArray[np.float32]:
     values = faiss.vector_to_array(structure.pq.centroids)
     return values.reshape(structure.pq.M, structure.pq.ksub, structure.pq.dsub)
-
-
-def _set_codebook(folder: Path, structure: faiss.IndexIVFPQFastScan) -> None:
-    book = load_array(folder / "codebook.npy", ndim=3, dtypes=("float32",))
-    if book.shape != _codebook(structure).shape or not np.isfinite(book).all():
-        raise ModelFormatError(f"{folder / 'codebook.npy'}: does not fit centers.npy; fit the model again.")
-    faiss.copy_array_to_vector(np.array(book).ravel(), structure.pq.centroids)
 
 
 def _load_tree(folder: Path, width: int) -> CenterTree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ __all__ = ["FlannIndex"]
 _OVERSAMPLE = 8  # FLANN cannot pass over rows: when some are hidden, more are asked for and the hidden ones dropped
 
 
+@dataclass(eq=False, repr=False)
 class FlannIndex(Index):
     """Randomized kd-trees searched best bin first (Muja & Lowe 2009), as in the paper.
 
@@ -41,11 +43,12 @@ class FlannIndex(Index):
 
     name = "flann"
 
-    def __init__(self, n_trees: int = 4, checks: int = 1024, seed: int = 0) -> None:
+    n_trees: int = 4
+    checks: int = 1024
+    seed: int = 0
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.n_trees = n_trees
-        self.checks = checks
-        self.seed = seed
         self._lock = threading.Lock()
 
     def check_params(self) -> None:
@@ -57,7 +60,7 @@ class FlannIndex(Index):
         self._flann = pyflann.FLANN()
         # FLANN takes no seed of 0: it would leave its generator as it is.
         self._flann.build_index(
-            np.ascontiguousarray(self._require_table().vectors),
+            np.ascontiguousarray(self._table.vectors),
             algorithm="kdtree",
             trees=int(self.n_trees),
             random_seed=self.seed + 1,
@@ -67,19 +70,17 @@ class FlannIndex(Index):
     def _search_rows(
         self, queries: NDArray[np.generic], n_neighbors: int, hidden: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        n_asked = n_neighbors if hidden is None else min(_OVERSAMPLE * n_neighbors, len(self._require_table()))
+        n_asked = n_neighbors if hidden is None else min(_OVERSAMPLE * n_neighbors, len(self._table))
         with self._lock:
             rows, distances = self._flann.nn_index(queries, n_asked, checks=int(self.checks), cores=1)
         rows = np.asarray(rows, np.int64).reshape(len(queries), n_asked)
         distances = np.asarray(distances, np.float32).reshape(len(queries), n_asked)
-        found = (rows >= 0) & (rows < self._require_table().n_rows)
+        found = (rows >= 0) & (rows < self._table.n_rows)
         if hidden is not None:
             found &= ~np.isin(rows, hidden)
-        distances = np.where(found, distances, np.float32(np.inf))
+        distances, rows = np.where(found, distances, np.float32(np.inf)), np.where(found, rows, -1)
         order = np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors]
-        return np.take_along_axis(distances, order, axis=1), np.take_along_axis(
-            np.where(found, rows, -1), order, axis=1
-        )
+        return np.take_along_axis(distances, order, axis=1), np.take_along_axis(rows, order, axis=1)
 
     def _describe(self) -> str:
         return f"flann: {self.n_trees} randomized kd-trees, {self.checks} checks"

@@ -9,7 +9,7 @@ from lnbnn.compiled import compiled, overload, types
 __all__ = ["rerank", "select_smallest"]
 
 
-@compiled()
+@compiled
 def _insert(best, best_rows, n_kept, distance, row):  # type: ignore[no-untyped-def]
     """Insert into arrays sorted by (distance, row) that hold ``n_kept`` entries; returns the new number of entries."""
     size = len(best)
@@ -28,7 +28,7 @@ def _insert(best, best_rows, n_kept, distance, row):  # type: ignore[no-untyped-
     return n_kept + 1
 
 
-@compiled()
+@compiled
 def select_smallest(squared, n_neighbors):  # type: ignore[no-untyped-def]
     """The smallest entries of each row of a matrix of distances, and their columns."""
     n_queries, n_rows = squared.shape
@@ -65,7 +65,7 @@ def _compile_squared_distance(one, other):  # type: ignore[no-untyped-def]
     return squared_distance
 
 
-@compiled()
+@compiled
 def rerank(queries, stored, added, candidates, n_neighbors):  # type: ignore[no-untyped-def]
     """Exact squared distances to candidate rows, of which the nearest are kept; (inf, -1) where too few.
 

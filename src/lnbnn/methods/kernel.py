@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import UNIT_LENGTH, ImageFeatures
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.indexes import LeaveOut
 from lnbnn.methods.base import Method, Progress, no_progress
 from lnbnn.methods.machines import Machines, train_machines
 from lnbnn.methods.matching import MatchingMethod
 from lnbnn.methods.responses import cell_totals, own_and_response
-from lnbnn.reading.location import UNIT_LENGTH
 from lnbnn.references import Reference, References
 
 __all__ = ["ResponseKernel", "totals_by_cell"]

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import ImageFeatures, append_location
 from lnbnn.indexes import Index, LeaveOut
 from lnbnn.methods.base import Method, Progress, no_progress
 from lnbnn.reading.extraction import map_in_order
-from lnbnn.reading.location import append_location
 from lnbnn.references import MAX_DESCRIPTORS, Reference
 from lnbnn.scoring import Updates, joined, lead_z
 

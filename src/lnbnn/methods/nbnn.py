@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lnbnn.features import UNIT_LENGTH
 from lnbnn.indexes import INDEXES, Index, LeaveOut, make_index
 from lnbnn.methods.base import Progress
 from lnbnn.methods.matching import MatchingMethod, check_count, ids_of_image
 from lnbnn.params import resolve
-from lnbnn.reading.location import UNIT_LENGTH
 from lnbnn.references import Reference, References
 from lnbnn.scoring import Updates, log_odds_updates, nbnn_updates
 

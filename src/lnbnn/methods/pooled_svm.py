@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from lnbnn.descriptors.normalization import Normalizer
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import UNIT_LENGTH, ImageFeatures
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods.base import Method, Progress, no_progress
 from lnbnn.methods.machines import linear_machines
-from lnbnn.reading.location import UNIT_LENGTH
 from lnbnn.references import Reference, References, can_be_held_out
 
 __all__ = ["PooledMachines"]

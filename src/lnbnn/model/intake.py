@@ -61,17 +61,18 @@ class Intake:
                 if on_error == "raise":
                     raise found
                 self.skipped.append((name, str(found)))
-            elif not len(found.features):
+            elif not len(found[0]):
                 self.skipped.append((name, no_descriptors(name)))
-            elif self.known is not None and found.digest in self.known:
-                twin = self.known[found.digest]
+            elif self.known is not None and found[1] in self.known:
+                twin = self.known[found[1]]
                 self.doubles.append((name, twin))
                 self.skipped.append((name, f"{name}: the same image is in the model as image {twin}."))
             elif next_id >= MAX_IMAGES:
                 raise InvalidInputError(f"a model takes at most {MAX_IMAGES} images in its life.")
             else:
+                features, digest = found
                 if self.known is not None:
-                    self.known[found.digest] = next_id
-                yield Reference(next_id, name, labels[position], len(found.features), found.digest), found.features
+                    self.known[digest] = next_id
+                yield Reference(next_id, name, labels[position], len(features), digest), features
                 next_id += 1
             progress("reading images", position + 1, len(images))

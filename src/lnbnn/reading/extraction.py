@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,22 @@ from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.features import ImageFeatures
 from lnbnn.files.images import open_bytes
-from lnbnn.reading.store import FeatureStore
 
-__all__ = ["ImageLike", "Progress", "features_of", "iter_features", "map_in_order", "name_of", "no_progress"]
+if TYPE_CHECKING:
+    from lnbnn.reading.store import FeatureStore
+
+__all__ = [
+    "ImageLike",
+    "Progress",
+    "content_digest",
+    "features_of",
+    "iter_features",
+    "iter_read",
+    "map_in_order",
+    "name_of",
+    "no_progress",
+    "read_features",
+]
 
 ImageLike: TypeAlias = str | os.PathLike[str] | NDArray[np.generic] | ImageFeatures
 """A path, an image array, or features already extracted."""
@@ -40,20 +53,56 @@ def features_of(image: ImageLike, descriptor: Descriptor, store: FeatureStore | 
         return image
     if isinstance(image, np.ndarray):
         return descriptor.extract(image)
+    return read_features(image, descriptor, store)[0]
+
+
+def read_features(
+    image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None
+) -> tuple[ImageFeatures, str]:
+    """The features of one image and the SHA-256 of its content (of a file its bytes, which are read once)."""
+    if isinstance(image, ImageFeatures | np.ndarray):
+        return features_of(image, descriptor), content_digest(image)
     if not isinstance(image, str | os.PathLike):
         raise InvalidInputError(f"an image must be a path, an array or ImageFeatures; got {type(image).__name__}.")
     with open_bytes(image) as data:
-        key = store.key(data, descriptor) if store is not None else ""
-        features = store.get(key) if store is not None else None
+        digest = hashlib.sha256(data).hexdigest()
+        key = "" if store is None else store.key(digest, descriptor)
+        features = None if store is None else store.get(key)
         picture = descriptor.decode(data, name=str(image)) if features is None else None
         del data  # the file is not needed any more
-    if picture is None:
-        assert features is not None
-        return features
-    features = descriptor.extract(picture)
-    if store is not None:
-        store.put(key, features)
-    return features
+    if picture is not None:
+        features = descriptor.extract(picture)
+        if store is not None:
+            store.put(key, features)
+    assert features is not None
+    return features, digest
+
+
+def content_digest(image: NDArray[np.generic] | ImageFeatures) -> str:
+    """SHA-256 of an image array, or of features."""
+    digest = hashlib.sha256()
+    for array in (image.descriptors, image.xy) if isinstance(image, ImageFeatures) else (image,):
+        digest.update(f"{array.dtype.str} {array.shape};".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def iter_read(
+    images: Iterable[ImageLike],
+    descriptor: Descriptor,
+    *,
+    n_jobs: int | None = None,
+    store: FeatureStore | None = None,
+) -> Iterator[tuple[ImageFeatures, str] | ImageReadError]:
+    """Features and digests of many images, in order; a file that cannot be read gives its error as a value."""
+
+    def work(image: ImageLike) -> tuple[ImageFeatures, str] | ImageReadError:
+        try:
+            return read_features(image, descriptor, store)
+        except ImageReadError as error:
+            return error.with_traceback(None)  # which would keep the file's content
+
+    return map_in_order(work, images, n_jobs)
 
 
 def iter_features(
@@ -63,15 +112,9 @@ def iter_features(
     n_jobs: int | None = None,
     store: FeatureStore | None = None,
 ) -> Iterator[ImageFeatures | ImageReadError]:
-    """Features of many images, in order; a file that cannot be read gives its error as a value."""
-
-    def work(image: ImageLike) -> ImageFeatures | ImageReadError:
-        try:
-            return features_of(image, descriptor, store)
-        except ImageReadError as error:
-            return error.with_traceback(None)  # which would keep the file's content
-
-    return map_in_order(work, images, n_jobs)
+    """As :func:`iter_read`, without the digests."""
+    found = iter_read(images, descriptor, n_jobs=n_jobs, store=store)
+    return (read if isinstance(read, ImageReadError) else read[0] for read in found)
 
 
 def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item], n_jobs: int | None) -> Iterator[_Result]:
@@ -84,8 +127,7 @@ def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item], n_job
         from joblib import cpu_count  # respects affinity and the limits of containers
 
         n_jobs = cpu_count()
-    n_threads = int(n_jobs)
-    return map(work, items) if n_threads == 1 else _map_on_threads(work, items, n_threads)
+    return map(work, items) if n_jobs == 1 else _map_on_threads(work, items, int(n_jobs))
 
 
 def _map_on_threads(work: Callable[[_Item], _Result], items: Iterable[_Item], n_threads: int) -> Iterator[_Result]:
@@ -105,24 +147,3 @@ def _map_on_threads(work: Callable[[_Item], _Result], items: Iterable[_Item], n_
 def name_of(image: ImageLike, position: int) -> str:
     """What an image is called in messages and in a model's list of images."""
     return os.fspath(image) if isinstance(image, str | os.PathLike) else f"image {position}"
-
-
-@dataclass(frozen=True, eq=False)
-class Read:
-    """Temporary."""
-
-    features: ImageFeatures
-    digest: str
-
-
-def iter_read(images, descriptor, *, n_jobs=None, store=None):  # type: ignore[no-untyped-def]
-    """Temporary."""
-    from lnbnn.model.image_table import content_digest
-
-    def work(image):  # type: ignore[no-untyped-def]
-        try:
-            return Read(features_of(image, descriptor, store), content_digest(image))
-        except ImageReadError as error:
-            return error
-
-    return map_in_order(work, images, n_jobs)

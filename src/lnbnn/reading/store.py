@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError
@@ -39,20 +38,19 @@ class FeatureStore:
         except OSError as error:
             raise InvalidInputError(f"{folder}: cannot be used as a feature cache ({error.strerror}).") from error
 
-    def key(self, image_bytes: bytes, descriptor: Descriptor) -> str:
-        """Hexadecimal name of the entry for this picture file and these settings."""
+    def key(self, digest: str, descriptor: Descriptor) -> str:
+        """Hexadecimal name of the entry for the picture file with this SHA-256 and these settings."""
         given = {key: value for key, value in descriptor.settings().items() if key not in descriptor.learnt_settings}
         settings = [_LAYOUT, descriptor.name, descriptor.version, given]
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-        digest.update(hashlib.sha256(image_bytes).digest())
-        return digest.hexdigest()
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode() + bytes.fromhex(digest)).hexdigest()
 
     def get(self, key: str) -> ImageFeatures | None:
         """The stored features, or None."""
         path = self._path(key)
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-                features = ImageFeatures(arrays["descriptors"], arrays["xy"], arrays["scale"], _size(arrays["size"]))
+                width, height = arrays["size"].tolist()
+                features = ImageFeatures(arrays["descriptors"], arrays["xy"], arrays["scale"], (width, height))
                 if arrays["digest"].tobytes() == _digest(key, features):
                     return features
         except FileNotFoundError:
@@ -85,11 +83,6 @@ class FeatureStore:
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}.npz"
-
-
-def _size(stored: NDArray[np.generic]) -> tuple[int, int]:
-    width, height = (int(side) for side in stored)
-    return width, height
 
 
 def _digest(key: str, features: ImageFeatures) -> bytes:
