@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from synthetic import grating_set
 
-from lnbnn.classifiers.nbnn import NBNN
-
-from lnbnn.classifiers.nbnn import LogOddsNBNN
+from lnbnn.classifiers.nbnn import NBNN, LogOddsNBNN
 from lnbnn.scoring import log_odds_updates, nbnn_updates
 
 SIFT_PARAMS = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}

@@ -264,53 +264,6 @@ def test_shapes_must_agree():
         nbnn_updates(HAND_DISTANCES[0])
 
 
-# ---- the knobs of Local NBNN -----------------------------------------------------------------------------------------
-
-# One descriptor; neighbours at squared distances 1, 4, 6, 9, 16 of classes 2, 0, 2, 2, 1; k = 3.
-KNOB_DISTANCES, KNOB_LABELS = np.array([[1.0, 4.0, 6.0, 9.0, 16.0]]), np.array([[2, 0, 2, 2, 1]])
-
-
-@pytest.mark.parametrize(
-    ("knobs", "expected"),
-    [
-        ({}, [4 - 9, 0, 1 - 9]),
-        ({"background_rank": 5}, [4 - 16, 0, 1 - 16]),
-        ({"background_other_class": True}, [4 - 16, 0, 1 - 16]),  # the fourth is of class 2, a match; the fifth is not
-        ({"score": "ratio"}, [4 / 9 - 1, 0, 1 / 9 - 1]),
-        ({"score": "log-ratio"}, [np.log(5 / 10), 0, np.log(2 / 10)]),
-        ({"score": "count"}, [-1, 0, -1]),
-        ({"class_weights": [2.0, 1.0, 0.5]}, [-10, 0, -4]),
-    ],
-)
-def test_knobs_by_hand(knobs, expected):
-    updates = local_nbnn_updates(KNOB_DISTANCES, KNOB_LABELS, 3, **knobs)
-    assert updates.totals(3) == pytest.approx(expected)
-
-
-def test_background_of_another_class_falls_back_to_the_farthest():
-    labels = np.array([[2, 0, 2, 2, 0]])
-    updates = local_nbnn_updates(KNOB_DISTANCES, labels, 3, background_other_class=True)
-    assert updates.totals(3) == pytest.approx([4 - 16, 0, 1 - 16])
-
-
-@pytest.mark.parametrize(
-    ("knobs", "message"),
-    [
-        ({"background_rank": 3}, r"background_rank must be above n_neighbors \(3\) and at most 5; got 3"),
-        ({"background_rank": 6}, "at most 5; got 6"),
-        ({"score": "best"}, "score must be one of difference, ratio, log-ratio, count; got 'best'"),
-    ],
-)
-def test_bad_knobs(knobs, message):
-    with pytest.raises(InvalidInputError, match=message):
-        local_nbnn_updates(KNOB_DISTANCES, KNOB_LABELS, 3, **knobs)
-
-
-def test_identical_descriptors_have_a_ratio():
-    updates = local_nbnn_updates(np.zeros((1, 3)), np.array([[0, 1, 1]]), 2, score="ratio")
-    assert updates.totals(2).tolist() == [0.0, 0.0]
-
-
 # ---- how sure a lead is ----------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ Totals, answers, evidence pictures and tables are all read from the updates.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from lnbnn.errors import InvalidInputError
 
 __all__ = [
-    "SCORES",
     "Updates",
     "first_of_each_class",
     "joined",
@@ -94,35 +93,18 @@ def lead_z(updates: Updates, n_classes: int, n_descriptors: int) -> float:
     return float(says.mean()) / error if error > 0 else math.inf
 
 
-def local_nbnn_updates(
-    distances: NDArray[np.floating],
-    labels: NDArray[np.integer],
-    n_neighbors: int,
-    *,
-    score: str = "difference",
-    background_rank: int | None = None,
-    background_other_class: bool = False,
-    class_weights: NDArray[np.floating] | None = None,
-) -> Updates:
+def local_nbnn_updates(distances: NDArray[np.floating], labels: NDArray[np.integer], n_neighbors: int) -> Updates:
     """Local NBNN (Algorithm 2): the classes among the k nearest get dist_C - dist_B.
 
     Parameters
     ----------
     distances : ndarray of shape (n_descriptors, at least k + 1)
-        Squared distances to the nearest neighbors in the merged index, ascending. Where fewer were found, inf.
+        Squared distances to the nearest neighbors in the merged index, ascending; inf where fewer were found. dist_B
+        is the distance of the (k + 1)-th; where that was not found, of the farthest one that was.
     labels : ndarray of the same shape
         The class of each neighbor, from 0; -1 where none was found.
     n_neighbors : int
         k.
-    score : {"difference", "ratio", "log-ratio", "count"}, default="difference"
-        dist_C - dist_B as in the paper; dist_C / dist_B - 1; log(dist_C / dist_B); or -1 for each class found.
-    background_rank : int, optional
-        The neighbor that gives ``dist_background``, counted from 1; by default the paper's k + 1. Where it was not
-        found, the farthest one that was.
-    background_other_class : bool, default=False
-        The background is the first neighbor from that rank on whose class is none of the k's (if none is, the last).
-    class_weights : ndarray of shape (n_classes,), optional
-        The updates of each class are multiplied by its weight.
 
     Examples
     --------
@@ -133,7 +115,6 @@ def local_nbnn_updates(
     """
     squared: NDArray[np.float64] = np.asarray(distances, dtype=np.float64)
     labels = np.asarray(labels)
-    rank = n_neighbors + 1 if background_rank is None else background_rank
     if squared.ndim != 2 or squared.shape != labels.shape:
         raise InvalidInputError(
             f"distances and labels must be 2-D and of one shape; got {squared.shape} and {labels.shape}."
@@ -143,56 +124,14 @@ def local_nbnn_updates(
             f"n_neighbors must be from 1 to {squared.shape[1] - 1}, one less than the neighbors given; "
             f"got {n_neighbors}."
         )
-    if not n_neighbors < rank <= squared.shape[1]:
-        raise InvalidInputError(
-            f"background_rank must be above n_neighbors ({n_neighbors}) and at most {squared.shape[1]}; got {rank}."
-        )
-    if score not in SCORES:
-        raise InvalidInputError(f"score must be one of {', '.join(SCORES)}; got {score!r}.")
     nearest, nearest_labels = squared[:, :n_neighbors], labels[:, :n_neighbors]
-    within = squared if background_other_class else squared[:, :rank]
-    dist_background = np.where(np.isfinite(within), within, -np.inf).max(axis=1, initial=-np.inf)  # the farthest found
-    if background_other_class:
-        dist_background = _background_of_another_class(squared, labels, n_neighbors, rank, dist_background)
+    within = squared[:, : n_neighbors + 1]
+    dist_background = np.where(np.isfinite(within), within, -np.inf).max(axis=1, initial=-np.inf)
     counts = first_of_each_class(nearest_labels) & np.isfinite(nearest)
     values = np.zeros(nearest.shape)
     places = np.nonzero(counts)
-    values[places] = SCORES[score](nearest[places], dist_background[places[0]])
-    if class_weights is not None:
-        values[places] *= np.asarray(class_weights)[nearest_labels[places]]
+    values[places] = nearest[places] - dist_background[places[0]]
     return Updates(values, np.where(counts, nearest_labels, -1))
-
-
-def _ratio(dist_class: NDArray[np.float64], dist_background: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.divide(dist_class, dist_background, out=np.ones_like(dist_class), where=dist_background > 0) - 1.0
-
-
-def _log_ratio(dist_class: NDArray[np.float64], dist_background: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.log((dist_class + 1.0) / (dist_background + 1.0))  # 1 is a rounding step of an 8-bit descriptor
-
-
-SCORES: dict[str, Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]] = {
-    "difference": np.subtract,
-    "ratio": _ratio,
-    "log-ratio": _log_ratio,
-    "count": lambda dist_class, _: np.full_like(dist_class, -1.0),
-}
-"""What a class gains from a match, by name: functions of dist_C and dist_B, lower is better."""
-
-
-def _background_of_another_class(
-    distances: NDArray[np.float64],
-    labels: NDArray[np.integer],
-    n_neighbors: int,
-    rank: int,
-    farthest: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Distance of the first neighbor from ``rank`` on whose class is not among those of the k nearest."""
-    far_labels, far = labels[:, rank - 1 :], distances[:, rank - 1 :]
-    among = (far_labels[:, :, None] == labels[:, None, :n_neighbors]).any(axis=2)
-    fits = ~among & (far_labels >= 0) & np.isfinite(far)
-    found = far[np.arange(len(far)), np.argmax(fits, axis=1)]
-    return np.where(fits.any(axis=1), found, farthest)
 
 
 def nbnn_updates(distances: NDArray[np.floating]) -> Updates:

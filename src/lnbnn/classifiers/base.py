@@ -51,6 +51,8 @@ class Classifier:
     """The registry name."""
     params_before: ClassVar[dict[str, Any]] = {}
     """Settings of models that were saved before the setting was there."""
+    params_gone: ClassVar[dict[str, Any]] = {}
+    """Settings that were taken away, and the value that changes nothing: models saved with it open as before."""
     _estimator_type: ClassVar[str] = "classifier"
 
     model_: Model | None = dataclasses.field(default=None, init=False)

@@ -105,7 +105,6 @@ class LocalNBNNKernel(KernelClassifier, LocalNBNN):
         As of :class:`NBNNKernel`.
     location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget
     n_jobs, random_state
-    match_score, background_rank, background_other_class, normalize_classes
         As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`.
     """
 

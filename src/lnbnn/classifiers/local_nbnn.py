@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,8 @@ from lnbnn.descriptors import Descriptor
 from lnbnn.indexes import Index
 from lnbnn.methods.base import Method
 from lnbnn.methods.local_nbnn import LocalMatching
-from lnbnn.params import check_choice, check_whole
+from lnbnn.params import check_whole
 from lnbnn.reading.extraction import ImageLike
-from lnbnn.scoring import SCORES
 
 __all__ = ["LocalNBNN"]
 
@@ -48,14 +47,6 @@ class LocalNBNN(MatchingClassifier):
         Answers ask for a part of the query descriptors at a time and stop when the leading class would keep its lead
         over the second with this probability if all were asked for; the scores are then estimates of the full sums.
         None asks for all of them. ``updates`` and ``totals`` always do.
-    match_score : {"difference", "ratio", "log-ratio", "count"}, default="difference"
-        What a class gains from a match: the paper's dist_C - dist_B, or another measure.
-    background_rank : int, optional
-        The neighbor whose distance is the background's, counted from 1; by default k + 1.
-    background_other_class : bool, default=False
-        The background neighbor must be of another class than the k matches; it is looked for among k more neighbors.
-    normalize_classes : bool, default=False
-        Multiply each class's updates by the mean number of descriptors of a class over its own number.
     n_jobs : int, optional
         Threads; by default all cores. The answers do not depend on it.
     random_state : int, default=0
@@ -86,12 +77,14 @@ class LocalNBNN(MatchingClassifier):
     """
 
     method: ClassVar[str] = "local-nbnn"
+    params_gone: ClassVar[dict[str, Any]] = {
+        "match_score": "difference",
+        "background_rank": None,
+        "background_other_class": False,
+        "normalize_classes": False,
+    }
 
     n_neighbors: int = dataclasses.field(default=10, kw_only=False)
-    match_score: str = "difference"
-    background_rank: int | None = None
-    background_other_class: bool = False
-    normalize_classes: bool = False
 
     def make_method(self, descriptor: Descriptor) -> Method:
         return LocalMatching(self, *self._weights(descriptor))
@@ -115,6 +108,3 @@ class LocalNBNN(MatchingClassifier):
     def check_settings(self) -> None:
         super().check_settings()
         check_whole("n_neighbors", self.n_neighbors, 1, 1 << 30)
-        if self.background_rank is not None:
-            check_whole("background_rank", self.background_rank, int(self.n_neighbors) + 1, 1 << 30)
-        check_choice("match_score", self.match_score, SCORES)

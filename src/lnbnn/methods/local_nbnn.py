@@ -20,11 +20,7 @@ __all__ = ["LocalMatching"]
 
 
 class LocalMatching(MatchingMethod):
-    """Local NBNN (McCann & Lowe 2011, Algorithm 2).
-
-    Settings beyond those of the family: ``n_neighbors``, ``match_score``, ``background_rank``,
-    ``background_other_class``, ``normalize_classes``.
-    """
+    """Local NBNN (McCann & Lowe 2011, Algorithm 2); the setting beyond those of the family is ``n_neighbors``."""
 
     def __init__(self, settings: Any, location_weight: float, scale_weight: float) -> None:
         super().__init__(settings, location_weight, scale_weight)
@@ -34,7 +30,7 @@ class LocalMatching(MatchingMethod):
         self, vectors: NDArray[np.generic], leave_out: LeaveOut = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Squared distances and classes (places, -1 for none) of the nearest neighbors of query vectors."""
-        distances, ids = self.index.search(vectors, self._n_searched(), leave_out=leave_out)
+        distances, ids = self.index.search(vectors, int(self.settings.n_neighbors) + 1, leave_out=leave_out)
         images = image_of_id(ids)
         if images.size and (images.max() >= len(self._class_of_image) or images.min() < -1):
             raise ModelFormatError("the index holds images that the model does not; fit the model again.")
@@ -42,25 +38,10 @@ class LocalMatching(MatchingMethod):
 
     def updates_of(self, vectors: NDArray[np.generic], leave_out: LeaveOut = None) -> Updates:
         """dist_C - dist_B of each query descriptor for the classes among its k nearest neighbors."""
-        settings = self.settings
-        return local_nbnn_updates(
-            *self.neighbors(vectors, leave_out),
-            int(settings.n_neighbors),
-            score=settings.match_score,
-            background_rank=settings.background_rank,
-            background_other_class=settings.background_other_class,
-            class_weights=self._class_weights if settings.normalize_classes else None,
-        )
+        return local_nbnn_updates(*self.neighbors(vectors, leave_out), int(self.settings.n_neighbors))
 
     def min_descriptors(self) -> int:
-        settings = self.settings
-        return int(settings.n_neighbors) + 1 if settings.background_rank is None else int(settings.background_rank)
-
-    def _n_searched(self) -> int:
-        rank = self.min_descriptors()
-        if self.settings.background_other_class:
-            return min(rank + int(self.settings.n_neighbors), len(self.index))
-        return rank
+        return int(self.settings.n_neighbors) + 1
 
     def reference_vectors(self, place: int) -> NDArray[np.generic]:
         image = self.references[place]
@@ -85,11 +66,6 @@ class LocalMatching(MatchingMethod):
                 f"n_neighbors must be at most {n_indexed - 1} (one less than the {n_indexed} indexed descriptors); "
                 f"got {self.settings.n_neighbors}."
             )
-        if self._n_searched() > n_indexed:
-            raise InvalidInputError(
-                f"background_rank must be at most {n_indexed}, the number of indexed descriptors; "
-                f"got {self.settings.background_rank}."
-            )
         progress("building the index", 0, n_indexed)
         self.index.build(lambda done, total: progress("building the index", done, total))
         progress("building the index", n_indexed, n_indexed)
@@ -100,8 +76,6 @@ class LocalMatching(MatchingMethod):
         self.index.keeps_structure = False
         self._class_of_image = np.full(references[-1].id + 2, -1, np.int32)  # by id; the last one is that of no image
         self._class_of_image[[image.id for image in references]] = references.places
-        n_descriptors = np.bincount(references.places, weights=[image.n_descriptors for image in references])
-        self._class_weights = n_descriptors.mean() / n_descriptors
 
     def save(self, folder: Path) -> None:
         self.index.save(folder)

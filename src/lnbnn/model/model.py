@@ -418,7 +418,11 @@ def settings_of(snapshot: Snapshot) -> tuple[Any, Descriptor]:
     try:
         descriptor = open_descriptor(manifest, snapshot.data, trust_network=snapshot.trust_network)
         stored = {"descriptor": descriptor, "descriptor_params": None} if "network" in manifest else {}
-        settings = kind(**{**kind.params_before, **manifest["params"], **stored})
+        params = {**kind.params_before, **manifest["params"], **stored}
+        for name, value in kind.params_gone.items():
+            if params.pop(name, value) != value:
+                raise ValueError(f"this lnbnn has no setting {name!r} any more")
+        settings = kind(**params)
         settings.check_settings()
     except LnbnnError as error:
         if isinstance(error, OSError):
