@@ -73,7 +73,9 @@ def images(folder, per_class, first_seed):
 def kind_of(name):
     from lnbnn.classifiers import affine_nbnn, fusion, kernels, local_nbnn, nbnn, trained
 
-    return next(getattr(room, name) for room in (local_nbnn, nbnn, affine_nbnn, kernels, trained, fusion) if hasattr(room, name))
+    return next(
+        getattr(room, name) for room in (local_nbnn, nbnn, affine_nbnn, kernels, trained, fusion) if hasattr(room, name)
+    )
 
 
 def make(method, descriptor="dense-sift", index="exact"):

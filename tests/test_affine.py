@@ -299,7 +299,7 @@ def test_totals_are_the_formula():
 def test_parameters_come_from_distances_with_every_class_one_image_short():
     train, labels, _, _ = unequal_features()
     classifier = affine().fit(train, labels)
-    places = np.array([image.label for image in classifier.images_])
+    places = classifier.places_
     found = classifier.reference_distances_
     plain = NBNN(location_weight=0, index="exact").fit(train, labels)
     own = np.arange(len(train)), places
@@ -357,7 +357,7 @@ def test_saved_and_loaded(tmp_path):
 def test_damaged_correction(tmp_path, value):
     train, labels, _, _ = unequal_features()
     classifier = affine().fit(train, labels)
-    classifier.alpha_ = value
+    classifier.method_.alpha = value
     classifier.save(tmp_path / "model")
     with pytest.raises(ModelFormatError, match=r"alpha\.npy does not fit the classes and images; fit the model again"):
         load(tmp_path / "model")

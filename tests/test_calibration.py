@@ -10,13 +10,13 @@ import pytest
 from forged import forge_manifest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quick import MeanBrightness, make, quick
 from sklearn.exceptions import NotFittedError
-from synthetic import flat_image, grating_set, make_features, small_sift
-from test_classifiers import make
+from synthetic import flat_image, grating_set, make_features
 
 from lnbnn import NBNN, AffineNBNN, LocalNBNN, load
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.base import Classifier, cross_fitted_scores
+from lnbnn.classifiers.base import cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.lab.records import read_record
 from lnbnn.model.calibration import (
@@ -195,10 +195,6 @@ def test_bad_input(scores, labels, message):
 # ---- in the classifiers ----------------------------------------------------------------------------------------------
 
 
-def quick(kind, **changes):
-    return kind(**{"descriptor": small_sift(), "index": "exact", "query_budget": None, "n_jobs": 1, **changes})
-
-
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.method)
 def classifier(request):
     return quick(request.param).fit(*grating_set(n_images=3))
@@ -222,10 +218,10 @@ def test_probabilities_of_a_classifier(classifier):
 
 def test_temperature_is_that_of_the_leave_one_out_scores():
     classifier = quick(LocalNBNN, query_budget=12).fit(*grating_set(n_images=3)).calibrate()
-    labels = np.array([image.label for image in classifier.images_])
-    assert classifier.temperature_ == fit_temperature(-classifier.reference_totals() / 12, labels)
+    temperature = classifier.model_.calibration.temperature
+    assert temperature == fit_temperature(-classifier.reference_totals() / 12, classifier.places_)
     found = classifier.predict_proba(queries())
-    expected = log_probabilities(classifier.decision_function(queries()) / 12, classifier.temperature_)
+    expected = log_probabilities(classifier.decision_function(queries()) / 12, temperature)
     assert np.allclose(found, np.exp(expected))
 
 
@@ -258,17 +254,17 @@ def test_not_fitted():
 
 def test_refit_forgets_the_temperature(classifier):
     classifier.calibrate().fit(*grating_set(n_images=3))
-    assert not hasattr(classifier, "temperature_")
+    assert classifier.model_.calibration is None
 
 
 def test_temperature_is_saved(classifier, tmp_path):
     classifier.save(tmp_path / "plain")
-    assert not hasattr(load(tmp_path / "plain"), "temperature_")
+    assert load(tmp_path / "plain").model_.calibration is None
     classifier.calibrate().save(tmp_path / "model")
     again = load(tmp_path / "model")
-    assert again.temperature_ == classifier.temperature_
+    assert again.model_.calibration.temperature == classifier.model_.calibration.temperature
     assert again.predict_proba(queries()).tobytes() == classifier.predict_proba(queries()).tobytes()
-    assert again.calibrate().temperature_ == classifier.temperature_
+    assert again.calibrate().model_.calibration.temperature == classifier.model_.calibration.temperature
 
 
 @pytest.mark.parametrize("value", [0, -1.0, "warm", None])
@@ -284,10 +280,11 @@ def test_classes_of_one_image():
     with pytest.raises(InvalidInputError, match="calibration needs a class with at least two images"):
         quick(NBNN).fit(images[::2], labels[::2]).calibrate()
     classifier = quick(NBNN).fit(images[1:], labels[1:]).calibrate()  # one image in the first class
-    used = np.array([image.label for image in classifier.images_]) > 0
-    places = np.array([image.label for image in classifier.images_])[used]
+    used = classifier.places_ > 0
+    places = classifier.places_[used]
     scales = np.array([image.n_descriptors for image in classifier.images_])[:, None]
-    assert classifier.temperature_ == fit_temperature((-classifier.reference_totals() / scales)[used], places)
+    expected = fit_temperature((-classifier.reference_totals() / scales)[used], places)
+    assert classifier.model_.calibration.temperature == expected
 
 
 def test_one_class():
@@ -305,30 +302,6 @@ def test_progress(classifier):
     classifier.calibrate(progress=lambda *call: seen.append(call))
     classifier.predict_proba(queries(), progress=lambda *call: seen.append(call))
     assert seen[-1] == ("classifying", 6, 6)
-
-
-class MeanBrightness(Classifier):
-    """A method that cannot leave an image out: the class whose mean first descriptor is nearest."""
-
-    method = "mean"
-
-    def __init__(self, *, descriptor="dense-sift", descriptor_params=None, n_jobs=None, random_state=0):
-        self.descriptor = descriptor
-        self.descriptor_params = descriptor_params
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
-    def _start_fit(self):
-        self._seen = []
-
-    def _add_image(self, features, number, label):
-        self._seen.append((label, features.descriptors[:, 0].mean()))
-
-    def _end_fit(self, progress):
-        self.means_ = np.array([np.mean([m for y, m in self._seen if y == label]) for label in self.classes_.tolist()])
-
-    def _scores(self, features):
-        return -np.abs(self.means_ - features.descriptors[:, 0].mean())
 
 
 def test_method_that_cannot_leave_an_image_out():

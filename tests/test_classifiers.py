@@ -12,51 +12,23 @@ import numpy as np
 import pytest
 from forged import forge_manifest
 from PIL import Image
+from quick import KERNEL_METHODS, NEIGHBOR_METHODS, SIFT_PARAMS, fitted, known, make, queries
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from synthetic import flat_image, grating, grating_set, make_features, small_sift
 
-from lnbnn import NBNN, DenseSIFT, FeatureStore, ImageFeatures, LocalNBNN, classifiers, load
+from lnbnn import NBNN, DenseSIFT, FeatureStore, ImageFeatures, LocalNBNN, load
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.matching import MatchingClassifier, ids_of_image, image_of_id
 from lnbnn.errors import ImageReadError, InvalidInputError, UnknownNameError
+from lnbnn.methods import INCREMENTAL
+from lnbnn.methods.matching import ids_of_image, image_of_id
 from lnbnn.params import resolve
-
-SIFT_PARAMS = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}
-
-
-def make(method, **changes):
-    """A quick classifier of the method: one scale, exact search, every query descriptor, few words."""
-    settings = {"descriptor_params": SIFT_PARAMS, "index": "exact", "query_budget": None, "n_words": 16, "n_jobs": 1}
-    return resolve(CLASSIFIERS, method, "method")(**{**known(method, settings), **changes})
-
-
-def known(method, settings):
-    """Those of the settings that the method has."""
-    names = inspect.signature(resolve(CLASSIFIERS, method, "method")).parameters
-    return {name: value for name, value in settings.items() if name in names}
-
-
-def fitted(method, **changes):
-    return make(method, **changes).fit(*grating_set())
-
-
-def queries():
-    """Images and classes like those of :func:`grating_set`, other noise."""
-    return grating_set(seed=9)
 
 
 @pytest.fixture(params=sorted(CLASSIFIERS))
 def method(request):
     return request.param
-
-
-KERNEL_METHODS = ("local-nbnn-kernel", "nbnn-kernel")  # they leave each image out of its class
-
-NEIGHBOR_METHODS = [
-    name for name in sorted(CLASSIFIERS) if issubclass(resolve(CLASSIFIERS, name, "method"), MatchingClassifier)
-]
 
 
 @pytest.fixture(params=NEIGHBOR_METHODS)
@@ -119,7 +91,8 @@ def test_fit_returns_self_and_sets_what_it_promises(method):
     assert classifier.fit(images, labels) is classifier
     assert classifier.classes_.tolist() == sorted(set(labels))
     assert [image.name for image in classifier.images_] == [f"image {place}" for place in range(len(images))]
-    assert [classifier.classes_[image.label] for image in classifier.images_] == labels
+    assert [image.label for image in classifier.images_] == labels
+    assert classifier.classes_[classifier.places_].tolist() == labels
     assert all(image.n_descriptors == 36 for image in classifier.images_)
     assert classifier.skipped_ == []
     assert isinstance(classifier.describe(), str)
@@ -182,7 +155,9 @@ def test_totals_are_the_scores_turned(neighbor_method):
     classifier = fitted(neighbor_method)
     images, _ = queries()
     turned = np.array_equal(classifier.totals(images), -classifier.decision_function(images))
-    assert turned == classifier.has_patch_evidence  # methods that learn on top of the totals have scores of their own
+    assert (
+        turned == classifier.method_.has_patch_evidence
+    )  # methods that learn on top of the totals have scores of their own
 
 
 def test_updates_sum_to_the_totals(neighbor_method):
@@ -258,7 +233,7 @@ def test_one_class(method):
 def test_class_with_one_image(method):
     images, labels = grating_set()
     if method in KERNEL_METHODS:
-        with pytest.raises(InvalidInputError, match=r"at least 2 usable images a class; class .*direction 0.* has 1"):
+        with pytest.raises(InvalidInputError, match=r"at least 2 usable images per class; class .*direction 0.* has 1"):
             make(method).fit(images[1:], labels[1:])
         return
     classifier = make(method).fit(images[1:], labels[1:])
@@ -429,7 +404,7 @@ def test_store_is_used(method, tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["a"], r"y must hold one label an image \(6\); got shape \(1,\)"),
+        (["a"], r"y must hold one label per image \(6\); got shape \(1,\)"),
         ([["a"]] * 6, r"got shape \(6, 1\)"),
         ([0.5] * 6, "labels must be all strings or all whole numbers; got dtype float64"),
         ([True, False] * 3, "got dtype bool"),
@@ -777,15 +752,13 @@ def test_a_setting_has_one_default_in_all_methods():
     assert set(differing) <= own, differing
 
 
-INCREMENTAL = [name for name in sorted(CLASSIFIERS) if resolve(CLASSIFIERS, name, "method").is_incremental]
-
-
 def test_which_methods_are_incremental():
-    assert INCREMENTAL == ["local-nbnn", "nbnn", "nbnn-log-odds"]
-    assert {*INCREMENTAL} == classifiers.INCREMENTAL
+    assert sorted(INCREMENTAL) == ["local-nbnn", "nbnn", "nbnn-log-odds"]
+    made = {name: make(name).make_method(small_sift()) for name in CLASSIFIERS}
+    assert {name for name, method in made.items() if method.is_incremental} == INCREMENTAL
 
 
-@pytest.mark.parametrize("method", INCREMENTAL)
+@pytest.mark.parametrize("method", sorted(INCREMENTAL))
 def test_images_added_step_by_step_are_as_fitted_at_once(method, tmp_path):
     images, labels = grating_set(n_classes=3, n_images=3)
     order = [8, 0, 7, 1, 3, 2, 6, 5, 4]  # class 2 first, class 1 last: new classes come between known ones
@@ -801,7 +774,7 @@ def test_images_added_step_by_step_are_as_fitted_at_once(method, tmp_path):
     assert stepwise.classes_.tolist() == at_once.classes_.tolist()
 
 
-@pytest.mark.parametrize("method", INCREMENTAL)
+@pytest.mark.parametrize("method", sorted(INCREMENTAL))
 def test_a_bad_image_changes_nothing_that_was_fitted(method, tmp_path):
     classifier = fitted(method)
     before = classifier.totals(queries()[0])

@@ -79,8 +79,8 @@ def test_hard_pyramid_by_hand():
         return ImageFeatures(np.array([value], np.uint8), [[x, 0.1]], [16], (100, 100))
 
     classifier = HardSpatialPyramid(C=100.0).fit([at((0, 100), 0.1), at((100, 0), 0.9)], ["a", "b"])
-    assert len(classifier.codebook_) == 2
-    pyramid = classifier.pyramid(at((5, 90), 0.1))
+    assert len(classifier.method_.codebook) == 2
+    pyramid = classifier.method_.pyramid(at((5, 90), 0.1))
     assert sorted(pyramid[pyramid > 0].tolist()) == [0.25, 0.25, 0.5]
     # K = identity: both duals are 1, so the query (1, 0) scores 1 for "a" and -1 for "b".
     assert np.allclose(classifier.decision_function([at((5, 90), 0.1)]), [[1.0, -1.0]])
@@ -92,25 +92,22 @@ def test_hard_pyramid_by_hand():
 def test_scores_are_the_chain_written_out(kind):
     classifier = fitted(kind)
     features = small_sift().extract(grating_set(seed=9)[0][0])
-    pyramid = classifier.pyramid(features)
-    kernel_row = [np.minimum(pyramid, other).sum(dtype=np.float64) for other in classifier.pyramids_]
-    expected = classifier.machines_.dual @ np.array(kernel_row) + classifier.machines_.intercepts
+    pyramid = classifier.method_.pyramid(features)
+    kernel_row = [np.minimum(pyramid, other).sum(dtype=np.float64) for other in classifier.method_.pyramids]
+    expected = classifier.method_.machines.dual @ np.array(kernel_row) + classifier.method_.machines.intercepts
     assert np.allclose(classifier.decision_function([features])[0], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_images_are_let_go_after_the_fit(kind):
     classifier = fitted(kind)
-    assert not any(
-        isinstance(value, list) and value and len(value) == 6
-        for name, value in vars(classifier).items()
-        if name != "images_"
-    )
-    assert classifier.nbytes_ == classifier.pyramids_.nbytes + classifier.machines_.nbytes + 4 * 12 * 128
+    held = {**vars(classifier), **vars(classifier.model_), **vars(classifier.method_)}
+    assert not any(isinstance(value, list) and len(value) == 6 for value in held.values())
+    assert classifier.nbytes_ == classifier.method_.pyramids.nbytes + classifier.method_.machines.nbytes + 4 * 12 * 128
 
 
 def test_average_pyramids_sum_to_one():
-    assert np.allclose(fitted(HardSpatialPyramid).pyramids_.sum(axis=1), 1.0, atol=1e-5)
+    assert np.allclose(fitted(HardSpatialPyramid).method_.pyramids.sum(axis=1), 1.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,7 +122,7 @@ def test_every_pooling_and_norm(kind, pooling, norm):
 @pytest.mark.parametrize("n_levels", [1, 2, 4])
 def test_levels(kind, n_levels):
     classifier = fitted(kind, n_levels=n_levels)
-    assert classifier.pyramids_.shape == (6, 12 * (4**n_levels - 1) // 3)
+    assert classifier.method_.pyramids.shape == (6, 12 * (4**n_levels - 1) // 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -153,7 +150,7 @@ def test_model_folder_holds_plain_arrays(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_pyramids_are_refused(kind, tmp_path):
     classifier = fitted(kind)
-    classifier.pyramids_ = classifier.pyramids_[:, :-1]
+    classifier.method_.pyramids = classifier.method_.pyramids[:, :-1]
     classifier.save(tmp_path / "model")
     with pytest.raises(ModelFormatError, match="pyramids do not fit"):
         load(tmp_path / "model")
