@@ -35,17 +35,20 @@ ERRORS = {
     "UntrustedNetworkError": Exception,
 }
 
-# Every public method of the two classifiers beyond what scikit-learn gives.
+# The public methods of the NBNN family.
 CLASSIFIER_METHODS = [
     "calibrate",
     "check_settings",
     "decision_function",
     "describe",
     "fit",
+    "false_accept_rates",
+    "fitted",
     "fitted_classes",
+    "get_params",
+    "held_out_scores",
     "image_features",
     "iter_answers",
-    "normalize",
     "partial_fit",
     "plain_params",
     "predict",
@@ -59,7 +62,7 @@ CLASSIFIER_METHODS = [
     "remove",
     "save",
     "score",
-    "stored_images",
+    "set_params",
     "totals",
     "updates",
     "used_location_weight",

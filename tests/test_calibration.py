@@ -7,17 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from forged import forge_manifest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.exceptions import NotFittedError
-from synthetic import flat_image, grating_set, make_features, small_sift
-from test_classifiers import make
 
-from lnbnn import NBNN, AffineNBNN, LocalNBNN, load
-from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.base import Classifier, cross_fitted_scores
-from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+from lnbnn.errors import InvalidInputError
 from lnbnn.lab.records import read_record
 from lnbnn.model.calibration import (
     expected_calibration_error,
@@ -29,8 +22,6 @@ from lnbnn.model.calibration import (
 )
 
 HERE = Path(__file__).resolve().parent.parent
-
-KINDS = [LocalNBNN, NBNN, AffineNBNN]
 
 
 def drawn(n_images, n_classes, temperature, seed=0):
@@ -190,197 +181,6 @@ def test_bad_input(scores, labels, message):
     for function in (fit_temperature, negative_log_likelihood, expected_calibration_error):
         with pytest.raises(InvalidInputError, match=message):
             function(scores, labels)
-
-
-# ---- in the classifiers ----------------------------------------------------------------------------------------------
-
-
-def quick(kind, **changes):
-    return kind(**{"descriptor": small_sift(), "index": "exact", "query_budget": None, "n_jobs": 1, **changes})
-
-
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.method)
-def classifier(request):
-    return quick(request.param).fit(*grating_set(n_images=3))
-
-
-def queries():
-    return grating_set(seed=9)[0]
-
-
-def test_probabilities_of_a_classifier(classifier):
-    assert classifier.calibrate() is classifier
-    found = classifier.predict_proba([*queries(), flat_image()])
-    assert found.shape == (7, 3)
-    assert np.allclose(found.sum(axis=1), 1.0)
-    assert (found >= 0).all()
-    scores = classifier.decision_function(queries())
-    assert np.array_equal(np.argsort(-found[:6], axis=1), np.argsort(-scores, axis=1))
-    assert np.allclose(found[6], 1 / 3)
-    assert classifier.predict_proba([]).shape == (0, 3)
-
-
-def test_temperature_is_that_of_the_leave_one_out_scores():
-    classifier = quick(LocalNBNN, query_budget=12).fit(*grating_set(n_images=3)).calibrate()
-    labels = np.array([image.label for image in classifier.images_])
-    assert classifier.temperature_ == fit_temperature(-classifier.reference_totals() / 12, labels)
-    found = classifier.predict_proba(queries())
-    expected = log_probabilities(classifier.decision_function(queries()) / 12, classifier.temperature_)
-    assert np.allclose(found, np.exp(expected))
-
-
-def test_probabilities_are_honest():
-    """Two overlapping classes: what is said with 70 % is right in about 70 %."""
-    rng = np.random.default_rng(0)
-
-    def images(n):
-        labels = np.arange(n) % 2
-        return [make_features(rng.normal(0.55 * y, 1.0, (8, 3)).astype(np.float32)) for y in labels], labels
-
-    train, labels = images(120)
-    test, truth = images(400)
-    classifier = quick(LocalNBNN, location_weight=0, n_neighbors=5).fit(train, labels).calibrate()
-    found = classifier.predict_proba(test)
-    assert 0.55 < np.mean(found.argmax(axis=1) == truth) < 0.95
-    assert expected_calibration_error(found, truth, n_bins=5) < 0.08
-
-
-def test_not_calibrated(classifier):
-    with pytest.raises(NotFittedError, match=r"not calibrated yet; call calibrate\(\) before predict_proba"):
-        classifier.predict_proba(queries())
-
-
-def test_not_fitted():
-    for act in ("calibrate", "predict_proba"):
-        with pytest.raises(NotFittedError, match="is not fitted yet"):
-            getattr(quick(NBNN), act)(*([queries()] if act == "predict_proba" else []))
-
-
-def test_refit_forgets_the_temperature(classifier):
-    classifier.calibrate().fit(*grating_set(n_images=3))
-    assert not hasattr(classifier, "temperature_")
-
-
-def test_temperature_is_saved(classifier, tmp_path):
-    classifier.save(tmp_path / "plain")
-    assert not hasattr(load(tmp_path / "plain"), "temperature_")
-    classifier.calibrate().save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert again.temperature_ == classifier.temperature_
-    assert again.predict_proba(queries()).tobytes() == classifier.predict_proba(queries()).tobytes()
-    assert again.calibrate().temperature_ == classifier.temperature_
-
-
-@pytest.mark.parametrize("value", [0, -1.0, "warm", None])
-def test_damaged_temperature(classifier, tmp_path, value):
-    classifier.calibrate().save(tmp_path / "model")
-    forge_manifest(tmp_path / "model", temperature=value)
-    with pytest.raises(ModelFormatError, match="the manifest is damaged"):
-        load(tmp_path / "model")
-
-
-def test_classes_of_one_image():
-    images, labels = grating_set()
-    with pytest.raises(InvalidInputError, match="calibration needs a class with at least two images"):
-        quick(NBNN).fit(images[::2], labels[::2]).calibrate()
-    classifier = quick(NBNN).fit(images[1:], labels[1:]).calibrate()  # one image in the first class
-    used = np.array([image.label for image in classifier.images_]) > 0
-    places = np.array([image.label for image in classifier.images_])[used]
-    scales = np.array([image.n_descriptors for image in classifier.images_])[:, None]
-    assert classifier.temperature_ == fit_temperature((-classifier.reference_totals() / scales)[used], places)
-
-
-def test_one_class():
-    classifier = quick(NBNN).fit(grating_set()[0][:2], ["only", "only"]).calibrate()
-    assert classifier.predict_proba(queries()).tolist() == [[1.0]] * 6
-
-
-def test_bad_query_file(classifier, tmp_path):
-    with pytest.raises(ImageReadError, match="no such file"):
-        classifier.calibrate().predict_proba([tmp_path / "missing.png"])
-
-
-def test_progress(classifier):
-    seen = []
-    classifier.calibrate(progress=lambda *call: seen.append(call))
-    classifier.predict_proba(queries(), progress=lambda *call: seen.append(call))
-    assert seen[-1] == ("classifying", 6, 6)
-
-
-class MeanBrightness(Classifier):
-    """A method that cannot leave an image out: the class whose mean first descriptor is nearest."""
-
-    method = "mean"
-
-    def __init__(self, *, descriptor="dense-sift", descriptor_params=None, n_jobs=None, random_state=0):
-        self.descriptor = descriptor
-        self.descriptor_params = descriptor_params
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
-    def _start_fit(self):
-        self._seen = []
-
-    def _add_image(self, features, number, label):
-        self._seen.append((label, features.descriptors[:, 0].mean()))
-
-    def _end_fit(self, progress):
-        self.means_ = np.array([np.mean([m for y, m in self._seen if y == label]) for label in self.classes_.tolist()])
-
-    def _scores(self, features):
-        return -np.abs(self.means_ - features.descriptors[:, 0].mean())
-
-
-def test_method_that_cannot_leave_an_image_out():
-    values = np.array([10, 12, 14, 50, 52, 90])
-    images = [make_features(np.array([[value, 0]], np.uint8)) for value in values]
-    labels = ["a", "a", "a", "b", "b", "c"]
-    classifier = MeanBrightness(n_jobs=1).fit(images, labels)
-    with pytest.raises(InvalidInputError, match=r"'mean' cannot leave .*cross_fitted_scores makes"):
-        classifier.calibrate()
-    found = cross_fitted_scores(classifier, images, labels, n_folds=5)
-    # Five parts for six images: 10 is scored by the means of (12, 14), (50, 52), (90), or with one more left out.
-    assert np.isnan(found[5]).all(), "c has one image"
-    assert np.isfinite(found[:5]).all()
-    assert (found[:5].argmax(axis=1) == [0, 0, 0, 1, 1]).all()
-    assert found[3, 1] == -2.0, "52 alone speaks for b when 50 is asked"
-    probabilities = classifier.calibrate(found).predict_proba(images)
-    assert np.allclose(probabilities.sum(axis=1), 1.0)
-
-
-def test_cross_fitted_scores_are_those_of_models_without_the_part():
-    images, labels = grating_set(n_images=3)
-    classifier = quick(LocalNBNN).fit([flat_image(), *images], ["direction 0", *labels])
-    found = cross_fitted_scores(classifier, [flat_image(), *images], ["direction 0", *labels], n_folds=9)
-    assert np.array_equal(found, -classifier.reference_totals())
-
-
-@pytest.mark.parametrize("method", sorted(CLASSIFIERS))
-def test_every_method_gives_probabilities(method, tmp_path):
-    images, labels = grating_set(n_images=3)
-    classifier = make(method).fit(images, labels)
-    try:
-        classifier.calibrate()
-    except InvalidInputError:
-        classifier.calibrate(cross_fitted_scores(classifier, images, labels, n_folds=3))
-    found = classifier.predict_proba(queries())
-    assert np.allclose(found.sum(axis=1), 1.0)
-    assert np.array_equal(classifier.classes_[found.argmax(axis=1)], classifier.predict(queries()))
-    classifier.save(tmp_path / "model")
-    assert load(tmp_path / "model").predict_proba(queries()).tobytes() == found.tobytes()
-
-
-def test_held_out_of_another_shape(classifier):
-    with pytest.raises(InvalidInputError, match=r"shape \(9, 3\); got \(2, 2\)"):
-        classifier.calibrate(np.zeros((2, 2)))
-
-
-def test_cross_fitting_needs_the_same_images(classifier):
-    images, labels = grating_set(n_images=3)
-    with pytest.raises(InvalidInputError, match="must be those the classifier was fitted on"):
-        cross_fitted_scores(classifier, images[1:], labels[1:])
-    with pytest.raises(InvalidInputError, match="n_folds must be a whole number from 2"):
-        cross_fitted_scores(classifier, images, labels, n_folds=1)
 
 
 def test_documented_figures_are_the_record():

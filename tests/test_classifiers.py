@@ -12,56 +12,22 @@ import numpy as np
 import pytest
 from forged import forge_manifest
 from PIL import Image
+from quick import KERNEL_METHODS, NEIGHBOR_METHODS, SIFT_PARAMS, MeanBrightness, fitted, known, make, queries, quick
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from synthetic import flat_image, grating, grating_set, make_features, small_sift
 
-from lnbnn import NBNN, DenseSIFT, FeatureStore, ImageFeatures, LocalNBNN, classifiers, load
+from lnbnn import DenseSIFT, FeatureStore, LocalNBNN, load
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.matching import MatchingClassifier, ids_of_image, image_of_id
+from lnbnn.classifiers.base import cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError, UnknownNameError
+from lnbnn.methods import INCREMENTAL
 from lnbnn.params import resolve
-
-SIFT_PARAMS = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}
-
-
-def make(method, **changes):
-    """A quick classifier of the method: one scale, exact search, every query descriptor, few words."""
-    settings = {"descriptor_params": SIFT_PARAMS, "index": "exact", "query_budget": None, "n_words": 16, "n_jobs": 1}
-    return resolve(CLASSIFIERS, method, "method")(**{**known(method, settings), **changes})
-
-
-def known(method, settings):
-    """Those of the settings that the method has."""
-    names = inspect.signature(resolve(CLASSIFIERS, method, "method")).parameters
-    return {name: value for name, value in settings.items() if name in names}
-
-
-def fitted(method, **changes):
-    return make(method, **changes).fit(*grating_set())
-
-
-def queries():
-    """Images and classes like those of :func:`grating_set`, other noise."""
-    return grating_set(seed=9)
 
 
 @pytest.fixture(params=sorted(CLASSIFIERS))
 def method(request):
-    return request.param
-
-
-KERNEL_METHODS = ("local-nbnn-kernel", "nbnn-kernel")  # they leave each image out of its class
-
-NEIGHBOR_METHODS = [
-    name for name in sorted(CLASSIFIERS) if issubclass(resolve(CLASSIFIERS, name, "method"), MatchingClassifier)
-]
-
-
-@pytest.fixture(params=NEIGHBOR_METHODS)
-def neighbor_method(request):
-    """A method that searches for the neighbors of descriptors: it has an index, a query budget, totals and updates."""
     return request.param
 
 
@@ -119,7 +85,8 @@ def test_fit_returns_self_and_sets_what_it_promises(method):
     assert classifier.fit(images, labels) is classifier
     assert classifier.classes_.tolist() == sorted(set(labels))
     assert [image.name for image in classifier.images_] == [f"image {place}" for place in range(len(images))]
-    assert [classifier.classes_[image.label] for image in classifier.images_] == labels
+    assert [image.label for image in classifier.images_] == labels
+    assert classifier.classes_[classifier.places_].tolist() == labels
     assert all(image.n_descriptors == 36 for image in classifier.images_)
     assert classifier.skipped_ == []
     assert isinstance(classifier.describe(), str)
@@ -137,12 +104,6 @@ def test_fit_does_not_change_the_settings(method):
 def test_unfitted(method, act):
     with pytest.raises(NotFittedError, match="is not fitted yet"):
         getattr(make(method), act)([flat_image()])
-
-
-@pytest.mark.parametrize("act", ["totals", "updates", "query_features"])
-def test_unfitted_neighbors(neighbor_method, act):
-    with pytest.raises(NotFittedError, match="is not fitted yet"):
-        getattr(make(neighbor_method), act)([flat_image()] if act == "totals" else flat_image())
 
 
 def test_unfitted_answers(method):
@@ -176,21 +137,6 @@ def test_answers_are_right_and_agree(method):
         assert [label for label, _ in answer.ranking] == classifier.classes_[np.argsort(-scores[row])].tolist()
         assert [score for _, score in answer.ranking] == sorted(scores[row], reverse=True)
         assert answer.reason is None
-
-
-def test_totals_are_the_scores_turned(neighbor_method):
-    classifier = fitted(neighbor_method)
-    images, _ = queries()
-    turned = np.array_equal(classifier.totals(images), -classifier.decision_function(images))
-    assert turned == classifier.has_patch_evidence  # methods that learn on top of the totals have scores of their own
-
-
-def test_updates_sum_to_the_totals(neighbor_method):
-    classifier = fitted(neighbor_method)
-    image = queries()[0][0]
-    updates = classifier.updates(image)
-    assert len(updates.values) == len(classifier.query_features(image))
-    assert np.array_equal(updates.totals(3), classifier.totals([image])[0])
 
 
 def test_no_images_to_classify(method):
@@ -258,7 +204,7 @@ def test_one_class(method):
 def test_class_with_one_image(method):
     images, labels = grating_set()
     if method in KERNEL_METHODS:
-        with pytest.raises(InvalidInputError, match=r"at least 2 usable images a class; class .*direction 0.* has 1"):
+        with pytest.raises(InvalidInputError, match=r"at least 2 usable images per class; class .*direction 0.* has 1"):
             make(method).fit(images[1:], labels[1:])
         return
     classifier = make(method).fit(images[1:], labels[1:])
@@ -322,12 +268,6 @@ def test_same_for_any_number_of_jobs(method):
 def test_bad_n_jobs(method, n_jobs):
     with pytest.raises(InvalidInputError, match=f"n_jobs must be a whole number, at least 1, .* got {n_jobs}"):
         make(method, n_jobs=n_jobs).fit(*grating_set())
-
-
-@pytest.mark.parametrize("index", ["exact", "faiss"])
-def test_every_index_gives_the_same(neighbor_method, index):
-    found = fitted(neighbor_method, index=index).totals(queries()[0])
-    assert np.array_equal(found, fitted(neighbor_method).totals(queries()[0]))
 
 
 def test_progress_is_reported(method):
@@ -429,7 +369,7 @@ def test_store_is_used(method, tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["a"], r"y must hold one label an image \(6\); got shape \(1,\)"),
+        (["a"], r"y must hold one label per image \(6\); got shape \(1,\)"),
         ([["a"]] * 6, r"got shape \(6, 1\)"),
         ([0.5] * 6, "labels must be all strings or all whole numbers; got dtype float64"),
         ([True, False] * 3, "got dtype bool"),
@@ -469,75 +409,9 @@ def test_bad_settings(method, changes, message):
         make(method, **changes).fit(*grating_set())
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"location_weight": 2.5}, "location_weight must be from 0"),
-        ({"scale_weight": 0.5}, "scale_weight must be from 0"),
-        ({"index_params": {"speed": 1}}, "'exact' has no setting 'speed'"),
-    ],
-)
-def test_bad_settings_of_neighbors(neighbor_method, changes, message):
-    with pytest.raises(InvalidInputError, match=message):
-        make(neighbor_method, **changes).fit(*grating_set())
-
-
 def test_unknown_descriptor(method):
     with pytest.raises(UnknownNameError, match="choose one of"):
         make(method, descriptor="hog").fit(*grating_set())
-
-
-def test_unknown_index(neighbor_method):
-    with pytest.raises(UnknownNameError, match="choose one of"):
-        make(neighbor_method, index="annoy").fit(*grating_set())
-
-
-# ---- the query budget ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("budget", "n_kept"), [(None, 36), (1, 1), (20, 20), (36, 36), (5000, 36), (0.5, 18), (0.01, 1), (1.0, 36)]
-)
-def test_query_budget(neighbor_method, budget, n_kept):
-    classifier = fitted(neighbor_method, query_budget=budget)
-    image = queries()[0][0]
-    features = classifier.query_features(image)
-    assert len(features) == n_kept
-    everything = {(*row, *xy) for row, xy in zip(*all_rows(small_sift().extract(image)), strict=True)}
-    kept = [(*row, *xy) for row, xy in zip(*all_rows(features), strict=True)]
-    assert len(set(kept)) == n_kept
-    assert set(kept) <= everything
-
-
-def all_rows(features):
-    return features.descriptors.tolist(), features.xy.tolist()
-
-
-def test_query_budget_is_seeded(neighbor_method):
-    image = queries()[0][0]
-    first, again, other = (
-        fitted(neighbor_method, query_budget=10, random_state=seed).query_features(image).xy.tolist()
-        for seed in (0, 0, 1)
-    )
-    assert first == again
-    assert first != other
-
-
-def test_query_budget_keeps_the_order_of_the_descriptors(neighbor_method):
-    features = fitted(neighbor_method, query_budget=10).query_features(queries()[0][0])
-    places = [(y, x) for x, y in features.xy.tolist()]
-    assert places == sorted(places)
-
-
-def test_query_budget_of_an_image_without_descriptors(neighbor_method):
-    assert len(fitted(neighbor_method, query_budget=0.5).query_features(flat_image())) == 0
-    assert len(fitted(neighbor_method, query_budget=10).query_features(flat_image())) == 0
-
-
-@pytest.mark.parametrize("budget", [0, -5, 0.0, 1.5, -0.5, float("nan"), True, "all"])
-def test_bad_query_budget(neighbor_method, budget):
-    with pytest.raises(InvalidInputError, match="query_budget must be None"):
-        make(neighbor_method, query_budget=budget).fit(*grating_set())
 
 
 @pytest.mark.parametrize("seed", [-1, "abc", 1.5])
@@ -658,114 +532,6 @@ def test_file_name_that_is_no_utf_8(method, tmp_path):
     assert again.predict(queries()[0]).tolist() == labels
 
 
-# ---- Local NBNN and NBNN by hand -------------------------------------------------------------------------------------
-
-
-def one_descriptor_each(*values):
-    return [make_features(np.array([value], np.uint8)) for value in values]
-
-
-def test_local_nbnn_by_hand():
-    # One descriptor a class, location off:  a = (0, 0),  b = (10, 0),  c = (0, 20),  d = (40, 0).
-    # The query's descriptors are q1 = (1, 0) and q2 = (0, 12). Squared distances to a, b, c, d:
-    #   q1:   1,  81, 401, 1521      q2: 144, 244, 64, 1744
-    # k = 3, all but one: dist_B is the farthest, 1521 and 1744.
-    #   totals:  a: (1 - 1521) + (144 - 1744) = -1520 - 1600 = -3120
-    #            b: (81 - 1521) + (244 - 1744) = -1440 - 1500 = -2940
-    #            c: (401 - 1521) + (64 - 1744) = -1120 - 1680 = -2800      d: 0
-    reference = one_descriptor_each((0, 0), (10, 0), (0, 20), (40, 0))
-    query = make_features(np.array([[1, 0], [0, 12]], np.uint8))
-    classifier = LocalNBNN(3, location_weight=0, index="exact").fit(reference, list("abcd"))
-    assert classifier.totals([query]).tolist() == [[-3120.0, -2940.0, -2800.0, 0.0]]
-    assert classifier.predict([query]).tolist() == ["a"]
-    # k = 1:  q1: a: 1 - 81 = -80;  q2: c: 64 - 144 = -80: a tie, which goes to the first class.
-    classifier = LocalNBNN(1, location_weight=0, index="exact").fit(reference, list("abcd"))
-    assert classifier.totals([query]).tolist() == [[-80.0, 0.0, -80.0, 0.0]]
-    assert classifier.predict([query]).tolist() == ["a"]
-
-
-def test_nbnn_by_hand():
-    # The same points:  totals  a: 1 + 144 = 145,  b: 81 + 244 = 325,  c: 401 + 64 = 465,  d: 1521 + 1744 = 3265.
-    reference = one_descriptor_each((0, 0), (10, 0), (0, 20), (40, 0))
-    query = make_features(np.array([[1, 0], [0, 12]], np.uint8))
-    classifier = NBNN(location_weight=0, index="exact").fit(reference, list("abcd"))
-    assert classifier.totals([query]).tolist() == [[145.0, 325.0, 465.0, 3265.0]]
-    assert classifier.predict([query]).tolist() == ["a"]
-
-
-def test_location_decides_between_equal_patches():
-    # Two classes with the same patch, left and right in the picture: only the place tells them apart.
-    def at(x):
-        return ImageFeatures(np.array([[50, 50]], np.uint8), [[x, 0.5]], [16], (100, 100))
-
-    reference, labels = [at(0.1), at(0.9), at(0.5)], ["left", "right", "centre"]
-    for method in sorted({*NEIGHBOR_METHODS} - {*KERNEL_METHODS}):
-        kind = resolve(CLASSIFIERS, method, "method")
-        classifier = kind(location_weight=1.6, index="exact")
-        if method == "local-nbnn":
-            classifier.set_params(n_neighbors=2)
-        assert classifier.fit(reference, labels).predict([at(0.15), at(0.8)]).tolist() == ["left", "right"]
-
-
-def test_size_decides_between_equal_patches():
-    # The same patch at the same place, in three sizes.
-    def of_side(side):
-        return ImageFeatures(np.array([[50, 50]], np.uint8), [[0.5, 0.5]], [side], (100, 100))
-
-    reference, labels = [of_side(10), of_side(80), of_side(30)], ["small", "large", "middling"]
-    for method in sorted({*NEIGHBOR_METHODS} - {*KERNEL_METHODS}):
-        classifier = resolve(CLASSIFIERS, method, "method")(scale_weight=0.25, index="exact")
-        if method == "local-nbnn":
-            classifier.set_params(n_neighbors=2)
-        assert classifier.fit(reference, labels).predict([of_side(12), of_side(70)]).tolist() == ["small", "large"]
-
-
-@pytest.mark.parametrize("n_neighbors", [0, -1, 2.5])
-def test_bad_n_neighbors(n_neighbors):
-    with pytest.raises(InvalidInputError, match=f"n_neighbors must be a whole number from 1 to .* got {n_neighbors}"):
-        make("local-nbnn", n_neighbors=n_neighbors).fit(*grating_set())
-
-
-@pytest.mark.parametrize("n_neighbors", ["ten", None, float("inf"), float("nan")])
-def test_n_neighbors_that_is_no_number(n_neighbors):
-    with pytest.raises(InvalidInputError, match="n_neighbors"):
-        make("local-nbnn", n_neighbors=n_neighbors).fit(*grating_set())
-
-
-def test_n_neighbors_at_the_number_of_descriptors():
-    reference = one_descriptor_each((0, 0), (10, 0), (0, 20))
-    LocalNBNN(2, index="exact").fit(reference, list("abc"))
-    for n_neighbors in (3, 100):
-        message = rf"at most 2 \(one less than the 3 indexed descriptors\); got {n_neighbors}"
-        with pytest.raises(InvalidInputError, match=message):
-            LocalNBNN(n_neighbors, index="exact").fit(reference, list("abc"))
-
-
-def test_numpy_n_neighbors_is_saved(tmp_path):
-    fitted("local-nbnn", n_neighbors=np.int64(5)).save(tmp_path / "model")
-    assert load(tmp_path / "model").n_neighbors == 5
-
-
-def test_ids_of_an_image():
-    ids = ids_of_image(5, 3)
-    assert list(ids) == [(5 << 20), (5 << 20) + 1, (5 << 20) + 2]
-    assert image_of_id(np.append(np.array(ids), -1)).tolist() == [5, 5, 5, -1]
-    with pytest.raises(InvalidInputError, match="at most 1048576 descriptors; got 1048577"):
-        ids_of_image(0, (1 << 20) + 1)
-
-
-@pytest.mark.parametrize("method", ["local-nbnn", "nbnn"])
-def test_leaving_an_image_out_is_fitting_without_it(method):
-    images, labels = grating_set(n_classes=3, n_images=3)
-    classifier = make(method, index="exact", query_budget=None).fit(images, labels)
-    found = classifier.reference_totals()
-    assert found.shape == (9, 3)
-    for number in range(9):
-        rest = [place for place in range(9) if place != number]
-        without = clone(classifier).fit([images[i] for i in rest], [labels[i] for i in rest])
-        assert np.array_equal(without.totals([images[number]])[0], found[number])
-
-
 def test_a_setting_has_one_default_in_all_methods():
     """scikit-learn wants every setting in every constructor; the defaults of one name must not drift apart."""
     defaults = {}
@@ -777,15 +543,13 @@ def test_a_setting_has_one_default_in_all_methods():
     assert set(differing) <= own, differing
 
 
-INCREMENTAL = [name for name in sorted(CLASSIFIERS) if resolve(CLASSIFIERS, name, "method").is_incremental]
-
-
 def test_which_methods_are_incremental():
-    assert INCREMENTAL == ["local-nbnn", "nbnn", "nbnn-log-odds"]
-    assert {*INCREMENTAL} == classifiers.INCREMENTAL
+    assert sorted(INCREMENTAL) == ["local-nbnn", "nbnn", "nbnn-log-odds"]
+    made = {name: make(name).make_method(small_sift()) for name in CLASSIFIERS}
+    assert {name for name, method in made.items() if method.is_incremental} == INCREMENTAL
 
 
-@pytest.mark.parametrize("method", INCREMENTAL)
+@pytest.mark.parametrize("method", sorted(INCREMENTAL))
 def test_images_added_step_by_step_are_as_fitted_at_once(method, tmp_path):
     images, labels = grating_set(n_classes=3, n_images=3)
     order = [8, 0, 7, 1, 3, 2, 6, 5, 4]  # class 2 first, class 1 last: new classes come between known ones
@@ -801,7 +565,7 @@ def test_images_added_step_by_step_are_as_fitted_at_once(method, tmp_path):
     assert stepwise.classes_.tolist() == at_once.classes_.tolist()
 
 
-@pytest.mark.parametrize("method", INCREMENTAL)
+@pytest.mark.parametrize("method", sorted(INCREMENTAL))
 def test_a_bad_image_changes_nothing_that_was_fitted(method, tmp_path):
     classifier = fitted(method)
     before = classifier.totals(queries()[0])
@@ -819,81 +583,52 @@ def test_a_method_that_learns_says_that_it_is_not_incremental(method):
         fitted(method).partial_fit([grating(20, seed=5)], ["new"])
 
 
-# ---- stopping when the lead is sure ----------------------------------------------------------------------------------
+# ---- scores of images that were not seen ---------------------------------------------------------------------------
 
 
-def asked_for(classifier, features):
-    """Scores of an image, and how many of its descriptors each search asked for."""
-    counts, search = [], classifier.index_.search
-
-    def counting(vectors, *args, **kwargs):
-        counts.append(len(vectors))
-        return search(vectors, *args, **kwargs)
-
-    classifier.index_.search = counting
-    scores = classifier.decision_function([features])[0]
-    del classifier.index_.search
-    return scores, counts
-
-
-def many_features(center, seed):
-    """1,200 descriptors around one value: as clear as an answer can be."""
-    rng = np.random.default_rng(seed)
-    descriptors = np.clip(rng.normal(center, 20, (1200, 4)), 0, 255).astype(np.uint8)
-    return ImageFeatures(descriptors, rng.random((1200, 2)), np.full(1200, 16), (300, 200))
+def test_method_that_cannot_leave_an_image_out():
+    values = np.array([10, 12, 14, 50, 52, 90])
+    images = [make_features(np.array([[value, 0]], np.uint8)) for value in values]
+    labels = ["a", "a", "a", "b", "b", "c"]
+    classifier = MeanBrightness(n_jobs=1).fit(images, labels)
+    with pytest.raises(InvalidInputError, match=r"'mean' cannot leave .*cross_fitted_scores makes"):
+        classifier.calibrate()
+    found = cross_fitted_scores(classifier, images, labels, n_folds=5)
+    # Five parts for six images: 10 is scored by the means of (12, 14), (50, 52), (90), or with one more left out.
+    assert np.isnan(found[5]).all(), "c has one image"
+    assert np.isfinite(found[:5]).all()
+    assert (found[:5].argmax(axis=1) == [0, 0, 0, 1, 1]).all()
+    assert found[3, 1] == -2.0, "52 alone speaks for b when 50 is asked"
+    probabilities = classifier.calibrate(found).predict_proba(images)
+    assert np.allclose(probabilities.sum(axis=1), 1.0)
 
 
-def two_clouds(apart, **settings):
-    training = [many_features(100, 0), many_features(100 + apart, 1)]
-    return LocalNBNN(location_weight=0.0, scale_weight=0.0, n_jobs=1, query_budget=None, **settings).fit(
-        training, ["low", "high"]
-    )
+def test_cross_fitted_scores_are_those_of_models_without_the_part():
+    images, labels = grating_set(n_images=3)
+    classifier = quick(LocalNBNN).fit([flat_image(), *images], ["direction 0", *labels])
+    found = cross_fitted_scores(classifier, [flat_image(), *images], ["direction 0", *labels], n_folds=9)
+    assert np.array_equal(found, -classifier.reference_totals())
 
 
-def test_clear_answers_stop_early():
-    classifier = two_clouds(apart=60)
-    scores, counts = asked_for(classifier, many_features(100, 2))
-    assert counts == [300], "1,200 descriptors in 4 rounds, and one is enough"
-    assert classifier.classes_[np.argmax(scores)] == "low"
-    everything = -classifier.totals([many_features(100, 2)])[0]
-    assert scores == pytest.approx(everything, rel=0.2), "an estimate of the full sums, not a part of them"
+@pytest.mark.parametrize("method", sorted(CLASSIFIERS))
+def test_every_method_gives_probabilities(method, tmp_path):
+    images, labels = grating_set(n_images=3)
+    classifier = make(method).fit(images, labels)
+    try:
+        classifier.calibrate()
+    except InvalidInputError:
+        classifier.calibrate(cross_fitted_scores(classifier, images, labels, n_folds=3))
+    found = classifier.predict_proba(queries()[0])
+    assert np.allclose(found.sum(axis=1), 1.0)
+    assert np.array_equal(classifier.classes_[found.argmax(axis=1)], classifier.predict(queries()[0]))
+    classifier.save(tmp_path / "model")
+    assert load(tmp_path / "model").predict_proba(queries()[0]).tobytes() == found.tobytes()
 
 
-def test_close_answers_ask_for_everything():
-    classifier = two_clouds(apart=0)
-    features = many_features(100, 3)
-    scores, counts = asked_for(classifier, features)
-    assert sum(counts) == 1200
-    assert np.allclose(scores, -classifier.totals([features])[0], rtol=1e-12)
-
-
-def test_no_confidence_asks_for_everything_at_once():
-    assert asked_for(two_clouds(apart=60, stop_confidence=None), many_features(100, 2))[1] == [1200]
-
-
-def test_rounds_are_even_samples_of_the_descriptors():
-    classifier = two_clouds(apart=0)
-    features, seen = many_features(100, 3), []
-    search = classifier.index_.search
-    classifier.index_.search = lambda vectors, *a, **k: seen.append(vectors) or search(vectors, *a, **k)
-    classifier.decision_function([features])
-    for vectors, first in zip(seen, (0, 2, 1, 3), strict=True):
-        assert np.array_equal(vectors, features.descriptors[first::4])
-
-
-@pytest.mark.parametrize("confidence", [0.5, 1.0, -1, 95, "often"])
-def test_bad_stop_confidence(confidence):
-    with pytest.raises(InvalidInputError, match="stop_confidence must be above"):
-        two_clouds(apart=60, stop_confidence=confidence)
-
-
-def test_nbnn_stops_early_too():
-    training = [many_features(100, 0), many_features(160, 1)]
-    settings = {"location_weight": 0.0, "n_jobs": 1, "index": "exact"}
-    stopping = NBNN(**settings).fit(training, ["low", "high"])
-    patient = NBNN(**settings, stop_confidence=None).fit(training, ["low", "high"])
-    query = many_features(100, 2)
-    scores = [model.decision_function([query])[0] for model in (stopping, patient)]
-    assert np.argmax(scores[0]) == np.argmax(scores[1])
-    assert not np.array_equal(*scores)
-    assert scores[0] == pytest.approx(scores[1], rel=0.2)
+def test_cross_fitting_needs_the_same_images():
+    images, labels = grating_set(n_images=3)
+    classifier = quick(LocalNBNN).fit(images, labels)
+    with pytest.raises(InvalidInputError, match="must be those the classifier was fitted on"):
+        cross_fitted_scores(classifier, images[1:], labels[1:])
+    with pytest.raises(InvalidInputError, match="n_folds must be a whole number from 2"):
+        cross_fitted_scores(classifier, images, labels, n_folds=1)

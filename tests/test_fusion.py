@@ -6,26 +6,18 @@ import inspect
 
 import numpy as np
 import pytest
-from forged import data_file, forge_checksums, forge_manifest
 from PIL import Image
+from quick import MeanBrightness, quick
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from synthetic import flat_image, grating_set, small_sift
-from test_calibration import MeanBrightness
 
-from lnbnn import NBNN, AffineNBNN, LateFusion, LocalNBNN, load
+from lnbnn import NBNN, AffineNBNN, LateFusion, LocalNBNN
 from lnbnn.classifiers.base import cross_fitted_scores
-from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.model.calibration import fit_fusion_weights, log_probabilities
-from lnbnn.model.changes import calibrate, check_model, edit, list_images, merge
-from lnbnn.reading.extraction import no_progress
-from lnbnn.trust.audit import audit
 from lnbnn.trust.evaluation import evaluate
 from lnbnn.trust.evidence import explain
-
-
-def quick(kind, **changes):
-    return kind(**{"descriptor": small_sift(), "index": "exact", "query_budget": None, "n_jobs": 1, **changes})
 
 
 def pair(**changes):
@@ -58,11 +50,11 @@ def test_scores_are_the_formula(fusion):
 
 
 def test_weights_are_learnt_on_leave_one_out_scores(fusion):
-    labels = np.array([image.label for image in fusion.images_])
     held_out = [
-        log_probabilities(-member.reference_totals() / 36, member.temperature_) for member in fusion.estimators_
+        log_probabilities(-member.reference_totals() / 36, member.model_.calibration.temperature)
+        for member in fusion.estimators_
     ]
-    assert np.allclose(fusion.weights_, fit_fusion_weights(held_out, labels))
+    assert np.allclose(fusion.weights_, fit_fusion_weights(held_out, fusion.places_))
     assert (fusion.weights_ >= 0).all()
 
 
@@ -98,7 +90,8 @@ def test_any_two_methods(tmp_path):
     found = LateFusion(members, n_folds=3, n_jobs=1).fit(images, labels)
     mean = found.estimators_[1]
     again = clone(mean).fit(images, labels)
-    assert mean.temperature_ == again.calibrate(cross_fitted_scores(again, images, labels, n_folds=3)).temperature_
+    again.calibrate(cross_fitted_scores(again, images, labels, n_folds=3))
+    assert mean.model_.calibration.temperature == again.model_.calibration.temperature
     assert found.predict(queries()[0]).tolist() == queries()[1]
 
 
@@ -106,7 +99,7 @@ def test_of_fitted_methods(fusion):
     images, labels = images_and_labels()
     members = [("nbnn", quick(NBNN).fit(images, labels)), ("local", quick(LocalNBNN).fit(images, labels))]
     found = LateFusion.of_fitted(members, n_jobs=1)
-    assert found.estimators_[0] is members[0][1]
+    assert found.estimators_[0].model_ is members[0][1].model_
     assert np.array_equal(found.weights_, fusion.weights_)
     assert np.array_equal(found.decision_function(queries()[0]), fusion.decision_function(queries()[0]))
 
@@ -128,7 +121,7 @@ def test_methods_of_other_images_or_classes():
     with pytest.raises(InvalidInputError, match="must know the same classes; 'nbnn' knows 3, 'local-nbnn' 2"):
         LateFusion.of_fitted([("a", first), ("b", fewer)])
     turned = quick(LocalNBNN).fit(images, labels[::-1])
-    with pytest.raises(InvalidInputError, match="fitted on the same labelled images"):
+    with pytest.raises(InvalidInputError, match="fitted on the same labeled images"):
         LateFusion.of_fitted([("a", first), ("b", turned)])
     with pytest.raises(NotFittedError):
         LateFusion.of_fitted([("a", first), ("b", quick(LocalNBNN))])
@@ -246,122 +239,3 @@ def test_bad_estimators(estimators, message):
 def test_bad_n_folds():
     with pytest.raises(InvalidInputError, match="n_folds must be a whole number from 2"):
         pair(n_folds=1).fit(*images_and_labels())
-
-
-# ---- on disk ---------------------------------------------------------------------------------------------------------
-
-
-def test_save_and_load(fusion, tmp_path):
-    fusion.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    images, _ = queries()
-    assert isinstance(again, LateFusion)
-    assert again.decision_function(images).tobytes() == fusion.decision_function(images).tobytes()
-    assert again.predict_proba(images).tobytes() == fusion.predict_proba(images).tobytes()
-    assert again.images_ == fusion.images_
-    assert again.describe() == fusion.describe()
-    assert [name for name, _ in again.estimators] == ["nbnn", "local"]
-    assert load(data_file(tmp_path / "model", "member1")).method == "local-nbnn"
-    assert not list((tmp_path / "model").rglob("*.pkl"))
-    again.save(tmp_path / "copy")
-    assert load(tmp_path / "copy").decision_function(images).tobytes() == fusion.decision_function(images).tobytes()
-    with pytest.raises(InvalidInputError, match="a model is here already"):
-        fusion.save(tmp_path / "model")
-    fusion.save(tmp_path / "model", overwrite=True)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"weights": [1.0]},
-        {"weights": [1.0, -1.0]},
-        {"weights": "heavy"},
-        {"members": ["nbnn"]},
-        {"params": {"speed": 1}},
-    ],
-)
-def test_damaged_manifest(fusion, tmp_path, change):
-    fusion.save(tmp_path / "model")
-    forge_manifest(tmp_path / "model", **change)
-    with pytest.raises(ModelFormatError, match="the manifest is damaged"):
-        load(tmp_path / "model")
-
-
-def test_member_without_a_temperature(fusion, tmp_path):
-    fusion.save(tmp_path / "model")
-    forge_manifest(data_file(tmp_path / "model", "member0"), without=("temperature",))
-    forge_checksums(tmp_path / "model")
-    with pytest.raises(ModelFormatError, match="not calibrated"):
-        load(tmp_path / "model")
-
-
-def test_a_fusion_follows_its_folder(fusion, tmp_path):
-    with pytest.raises(InvalidInputError, match="can follow the folder"):
-        fusion.refresh()
-    fusion.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert not again.refresh()
-    fusion.save(tmp_path / "model", overwrite=True)
-    assert again.refresh()
-    assert again.describe() == fusion.describe()
-
-
-# ---- as a model that lives -------------------------------------------------------------------------------------------
-
-
-def test_left_out_scores_are_fused_as_scores_are(fusion):
-    """Of one image: its members' totals without it, or without its class, as probabilities, multiplied."""
-    labels = [image.label for image in fusion.images_]
-    for found, of_member in (
-        (fusion._held_out_scores(no_progress), lambda member: member._held_out_scores(no_progress)),
-        (fusion._unknown_scores(no_progress), lambda member: member._unknown_scores(no_progress)),
-    ):
-        product = sum(
-            weight * log_probabilities(of_member(member) / 36, member.temperature_)
-            for weight, member in zip(fusion.weights_, fusion.estimators_, strict=True)
-        )
-        expected = product - np.log(np.exp(product).sum(axis=1, keepdims=True))
-        assert np.allclose(np.exp(found), np.exp(expected))
-    assert (fusion._unknown_scores(no_progress)[np.arange(len(labels)), labels] == -np.inf).all()
-
-
-def test_a_fusion_rejects_and_keeps_it(tmp_path):
-    fusion = pair().fit(*images_and_labels()).calibrate(unknown=True)
-    images, _ = queries()
-    assert fusion.predict(images, reject=0.99).tolist() == fusion.predict(images).tolist()
-    assert fusion.predict(images, reject=0.001).tolist() == [None] * len(images)
-    fusion.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert np.array_equal(again.unknown_prominence_, fusion.unknown_prominence_)
-    (answer, *_) = again.iter_answers(images, reject=0.001)
-    assert answer.is_unknown
-    assert sum(answer.probabilities) == pytest.approx(1.0)
-
-
-def test_a_fusion_is_calibrated_in_its_folder(tmp_path):
-    pair().fit(*images_and_labels()).save(tmp_path / "model")
-    calibrate(tmp_path / "model")
-    assert len(load(tmp_path / "model").unknown_prominence_) == 9
-
-
-def test_a_fusion_is_audited(fusion):
-    images, labels = images_and_labels()
-    assert audit(fusion).suspects == ()
-    labels[1] = labels[-1]
-    (suspect,) = audit(pair().fit(images, labels)).suspects
-    assert (suspect.id, suspect.suggested) == (1, "direction 0")
-    with pytest.raises(InvalidInputError, match="cannot look up its images"):
-        audit(LateFusion([("a", quick(NBNN)), ("b", MeanBrightness())]).fit(*images_and_labels()))
-
-
-def test_a_fusion_is_listed_and_checked_but_not_changed(fusion, tmp_path):
-    fusion.save(tmp_path / "model")
-    assert [image.id for image in list_images(tmp_path / "model")] == list(range(9))
-    report = check_model(tmp_path / "model")
-    assert (report.n_images, report.problems) == (9, ())
-    with pytest.raises(InvalidInputError, match="'fusion' learns from all images together"), edit(tmp_path / "model"):
-        pass
-    with pytest.raises(InvalidInputError, match="'fusion' cannot be merged"):
-        merge(tmp_path / "model", tmp_path / "model", tmp_path / "both")
-    with pytest.raises(InvalidInputError, match="'fusion' learns from all images together"):
-        load(tmp_path / "model").remove(0)

@@ -1,8 +1,9 @@
-"""The arrows between the modules point one way, and heavy packages stay behind their doors."""
+"""The arrows between the rooms point one way, and heavy packages stay behind their doors."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,71 +13,26 @@ import pytest
 import lnbnn
 
 PACKAGE = Path(lnbnn.__file__).parent
+HERE = Path(__file__).resolve().parent.parent
 
-# Lowest first: a module imports only from lines above its own, or from its own folder.
-LAYERS = [
-    "errors",
-    "escaping",
-    "memory",
-    "atomic",
-    "manifest_fields",
-    "regular_files",
-    "outputs",
-    "compiled",
-    "registry",
-    "settings",
-    "features",
-    "scoring",
-    "affine",
-    "calibration",
-    "mislabelled",
-    "responses",
-    "location",
-    "images",
-    "arrays",
-    "image_table",
-    "locks",
-    "normalization",
-    "model_folder",
-    "model_writer",
-    "descriptors",
-    "indexes",
-    "datasets",
-    "store",
-    "extraction",
-    "intake",
-    "pyramid",
-    "classifiers",
-    "editing",
-    "audit",
-    "audit_page",
-    "planning",
-    "tuning",
-    "evidence",
-    "records",
-    "evaluation",
-    "figures",
-    "presets",
-    "demo",
-    "experiments",
-    "cli",
-]
 ANYWHERE = {"version"}
+MAX_TOP_MODULES = 8  # names with "__" and a room's own folder not counted
 
-# The only modules that may import a heavy package.
+# The only rooms, or modules of a room, that may import a heavy package.
 DOORS = {
-    "cv2": {"images", "descriptors", "datasets"},
-    "PIL": {"images", "datasets"},
+    "cv2": {"files/images", "descriptors", "data/toy"},
+    "PIL": {"files/images", "files/picture_memory", "data/toy"},
     "faiss": {"indexes/faiss_index", "indexes/faiss_kmeans", "indexes/faiss_lists", "indexes/faiss_tree"},
     "pyflann_ibeis": {"indexes/flann_index"},
     "onnx": {"descriptors/onnx_file"},
     "onnxruntime": {"descriptors/onnx_file"},
     "timm": {"descriptors/timm_network"},
     "torch": {"descriptors/timm_network"},
-    "matplotlib": {"figures"},
+    "safetensors": {"descriptors/timm_network"},
+    "matplotlib": {"trust/figures", "lab"},
     "numba": {"compiled"},
-    "scipy": {"affine", "calibration"},
-    "sklearn": {"classifiers"},
+    "scipy": {"methods/affine_correction", "model/calibration"},
+    "sklearn": {"methods/kernel_svm", "methods/machines", "classifiers"},
     "typer": {"cli"},
     "rich": {"cli"},
     "skimage": set(),
@@ -85,8 +41,20 @@ DOORS = {
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py")
 
 
-def layer_of(path):
+def rooms():
+    """The rooms in their order, lowest first, as CONTRIBUTING shows them."""
+    page = (HERE / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("<!-- rooms -->")[2].partition("<!-- /rooms -->")[0]
+    return [room for row in table.splitlines()[3:] for room in re.findall(r"`(\w+)/?`", row.split("|")[1])]
+
+
+def room_of(path):
+    """The folder of the package that a module is in; a module in no folder is a room of its own."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def name_of(path):
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
 
 
 def imports_of(path):
@@ -102,36 +70,86 @@ def imports_of(path):
     return found
 
 
-def own_layers(imported):
-    layers = {name.split(".")[1] for name in imported if name.startswith("lnbnn.")}
-    return layers & {*LAYERS, *ANYWHERE, *(layer_of(path) for path in MODULES)}
+def rooms_imported(path):
+    found = {name.split(".")[1] for name in imports_of(path) if name.startswith("lnbnn.")}
+    return found & {room_of(other) for other in MODULES}
 
 
-def test_every_module_has_its_layer():
-    found = {layer_of(path) for path in MODULES} - {"__init__"} - ANYWHERE
-    unplaced = found - set(LAYERS)
-    assert not unplaced, f"give these modules a place in LAYERS: {sorted(unplaced)}"
+# ---- the rooms -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_imports_point_downwards(path):
-    layer = layer_of(path)
-    if layer == "__init__" or layer in ANYWHERE:
+def test_the_rooms_are_those_that_contributing_shows():
+    found = {room_of(path) for path in MODULES} - {"__init__"} - ANYWHERE
+    assert found == set(rooms()), "CONTRIBUTING.md: the table of rooms"
+    assert len(rooms()) == len(set(rooms()))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_point_downward(path):
+    room, order = room_of(path), rooms()
+    if room in {"__init__", *ANYWHERE}:
         return
-    assert layer in LAYERS
-    allowed = {*LAYERS[: LAYERS.index(layer) + 1], *ANYWHERE}
-    above = own_layers(imports_of(path)) - allowed
-    assert not above, f"{layer} imports from higher layers: {sorted(above)}"
+    above = rooms_imported(path) - {*order[: order.index(room) + 1], *ANYWHERE}
+    assert not above, f"{room} imports from rooms above it: {sorted(above)}"
+
+
+def test_few_modules_stand_in_no_room():
+    top = [path.name for path in PACKAGE.glob("*.py") if "__" not in path.name]
+    assert len(top) <= MAX_TOP_MODULES, sorted(top)
+
+
+def test_the_way_of_one_image_is_real(photos, model):
+    """Every step that CONTRIBUTING shows is a function or class of this name, and a prediction passes it."""
+    page = (HERE / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    way = page.partition("<!-- way -->")[2].partition("<!-- /way -->")[0]
+    steps = [line.split()[0] for line in way.splitlines() if line.strip()]
+    assert len(steps) > 8
+    passed = passed_by_predict(model, next(photos.rglob("*.png")))
+    missing = [step for step in steps if not passed & {f"lnbnn.{step}", f"lnbnn.{step}.__init__"}]
+    assert missing == []
+
+
+def passed_by_predict(model, image):
+    """The functions of the package that ``lnbnn predict`` passes, by their full names."""
+    code = f"""
+import sys, threading
+names = set()
+def note(frame, event, arg):
+    if event == "call":
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("lnbnn."):
+            names.add(module + "." + frame.f_code.co_qualname)
+        elif frame.f_code.co_name == "__init__" and "self" in frame.f_locals:  # made by dataclasses
+            kind = type(frame.f_locals["self"])
+            names.add(kind.__module__ + "." + kind.__qualname__ + ".__init__")
+threading.setprofile(note)
+sys.setprofile(note)
+sys.argv = ["lnbnn", "predict", {str(model)!r}, {str(image)!r}, "--jobs", "1"]
+try:
+    from lnbnn.cli import main
+    main()
+except SystemExit:
+    pass
+finally:
+    sys.setprofile(None)
+print("PASSED", *names)
+"""
+    return set(" ".join(run_python(code)).partition("PASSED ")[2].split())
+
+
+def test_a_classifier_has_a_short_line_of_inheritance():
+    for kind in (lnbnn.LocalNBNN, lnbnn.NBNN, lnbnn.LateFusion):
+        own = [base for base in kind.__mro__ if base.__module__.startswith("lnbnn")]
+        assert len(own) <= 3, own
+
+
+# ---- heavy packages --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("package", sorted(DOORS))
 def test_heavy_packages_have_one_door(package):
-    importers = {
-        path.relative_to(PACKAGE).with_suffix("").as_posix()
-        for path in MODULES
-        if any(name.split(".")[0] == package for name in imports_of(path))
-    }
-    strangers = {name for name in importers if name not in DOORS[package] and name.split("/")[0] not in DOORS[package]}
+    importers = {name_of(path) for path in MODULES if any(name.split(".")[0] == package for name in imports_of(path))}
+    strangers = {name for name in importers if not {name, name.split("/")[0]} & DOORS[package]}
     assert not strangers
 
 

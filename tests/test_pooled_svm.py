@@ -12,6 +12,7 @@ from lnbnn.classifiers.trained import PooledSVM
 from lnbnn.descriptors.normalization import Normalizer
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.methods.machines import linear_machines
+from lnbnn.methods.pooled_svm import PooledMachines
 from lnbnn.trust.evidence import explain
 
 
@@ -29,20 +30,19 @@ def three_classes(n_images=6, seed=0):
 
 
 def test_the_mean_by_hand():
-    model = PooledSVM()
-    model.normalizer_ = None
-    floats = model.normalize(make_features(np.array([[1.0, 2.0], [3.0, 6.0]], np.float32)))
+    method = PooledMachines(PooledSVM())
+    floats = method.prepare(make_features(np.array([[1.0, 2.0], [3.0, 6.0]], np.float32)), None)
     assert floats.descriptors.tolist() == [[2.0, 4.0]]
     assert floats.xy.tolist() == [[0.5, 0.5]]
-    whole = model.normalize(make_features(np.array([[127, 0], [127, 254]], np.uint8)))
+    whole = method.prepare(make_features(np.array([[127, 0], [127, 254]], np.uint8)), None)
     assert whole.descriptors.tolist() == [[1.0, 1.0]]  # 8-bit descriptors are unit vectors times 127
 
 
 def test_the_mean_is_turned_to_components_but_not_scaled():
-    model = PooledSVM()
-    model.normalizer_ = Normalizer(np.array([1.0, 1.0], np.float32), np.array([[2.0], [0.0]], np.float32))
+    normalizer = Normalizer(np.array([1.0, 1.0], np.float32), np.array([[2.0], [0.0]], np.float32))
     # The mean (2, 4), less (1, 1), is (1, 3); its one component is 2 * 1 + 0 * 3.
-    found = model.normalize(make_features(np.array([[1.0, 2.0], [3.0, 6.0]], np.float32)))
+    features = make_features(np.array([[1.0, 2.0], [3.0, 6.0]], np.float32))
+    found = PooledMachines(PooledSVM()).prepare(features, normalizer)
     assert found.descriptors.tolist() == [[2.0]]
 
 
@@ -62,7 +62,7 @@ def test_held_out_scores_come_from_machines_that_had_not_seen_the_image():
     images, labels = three_classes(n_images=5)
     swapped = [*labels]
     swapped[0], swapped[1] = labels[1], labels[0]
-    held_out = PooledSVM().fit(images, swapped)._held_out_scores(lambda *call: None)
+    held_out = PooledSVM().fit(images, swapped).held_out_scores()
     assert held_out[:2].argmax(axis=1).tolist() == labels[:2]  # not the wrong labels that were given
 
 
@@ -70,7 +70,7 @@ def test_an_image_alone_in_its_class_is_not_held_out():
     images, labels = three_classes(n_images=3)
     labels[2] = labels[5] = 0
     model = PooledSVM().fit(images, labels)
-    held_out = model._held_out_scores(lambda *call: None)
+    held_out = model.held_out_scores()
     assert not held_out[8].any()
     assert held_out[np.arange(9) != 8].any(axis=1).all()
 
@@ -90,7 +90,7 @@ def test_bad_settings_and_descriptors():
 def test_arrays_that_do_not_fit_are_refused(tmp_path):
     images, labels = three_classes(n_images=2)
     model = PooledSVM().fit(images, labels)
-    model.coef_ = model.coef_[:, :2]
+    model.method_.coef = model.method_.coef[:, :2]
     model.save(tmp_path / "model")
     with pytest.raises(ModelFormatError, match="the SVM's arrays do not fit the images"):
         lnbnn.load(tmp_path / "model")

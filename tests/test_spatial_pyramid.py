@@ -2,71 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from forged import data_file
-from sklearn.svm import SVC
 from synthetic import grating_set, make_features, small_sift
 
 from lnbnn import load
 from lnbnn.classifiers.trained import HardSpatialPyramid, SoftSpatialPyramid
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
-from lnbnn.methods.kernel_svm import KernelMachines, fit_one_vs_all
-from lnbnn.methods.pyramid.kernels import intersection_kernel
 
 KINDS = [HardSpatialPyramid, SoftSpatialPyramid]
 
 
 def fitted(kind, **changes):
     return kind(**{"n_words": 12, "descriptor": small_sift(), "n_jobs": 1, **changes}).fit(*grating_set())
-
-
-# ---- the machines ----------------------------------------------------------------------------------------------------
-
-
-def test_machine_by_hand():
-    # Two images at -1 and 1 on a line, K = x y. The widest margin has w = 1, b = 0: each dual coefficient is 1/2, and
-    # the score of class 1 at x is x, that of class 0 is -x.
-    kernel = np.array([[1.0, -1.0], [-1.0, 1.0]])
-    machines = fit_one_vs_all(kernel, np.array([0, 1]), 2, C=100.0)
-    assert np.allclose(machines.dual, [[0.5, -0.5], [-0.5, 0.5]])
-    assert np.allclose(machines.intercepts, 0)
-    assert np.allclose(machines.scores(np.array([-3.0, 3.0])), [-3.0, 3.0])
-
-
-def test_machines_score_as_svc_does():
-    rng = np.random.default_rng(0)
-    vectors = rng.random((30, 40)).astype(np.float32)
-    labels = np.arange(30) % 3
-    kernel = intersection_kernel(vectors)
-    machines = fit_one_vs_all(kernel, labels, 3, C=2.0, n_jobs=2)
-    for label in range(3):
-        svc = SVC(C=2.0, kernel="precomputed").fit(kernel, labels == label)
-        found = [machines.scores(row)[label] for row in kernel]
-        assert np.allclose(found, svc.decision_function(kernel), atol=1e-9)
-
-
-def test_small_c_bounds_the_coefficients():
-    kernel = intersection_kernel(np.random.default_rng(1).random((20, 10)).astype(np.float32))
-    machines = fit_one_vs_all(kernel, np.arange(20) % 2, 2, C=0.01)
-    assert np.abs(machines.dual).max() <= 0.01 + 1e-12
-
-
-def test_one_class_scores_zero():
-    machines = fit_one_vs_all(np.ones((3, 3)), np.zeros(3, np.int64), 1, C=1.0)
-    assert machines.scores(np.ones(3)).tolist() == [0.0]
-
-
-def test_machines_that_do_not_fit_are_refused(tmp_path):
-    KernelMachines(np.zeros((2, 5)), np.zeros(2)).save(tmp_path)
-    assert KernelMachines.load(tmp_path, 2, 5).dual.shape == (2, 5)
-    with pytest.raises(ModelFormatError, match="do not fit"):
-        KernelMachines.load(tmp_path, 2, 6)
 
 
 # ---- the classifiers -------------------------------------------------------------------------------------------------
@@ -79,8 +29,8 @@ def test_hard_pyramid_by_hand():
         return ImageFeatures(np.array([value], np.uint8), [[x, 0.1]], [16], (100, 100))
 
     classifier = HardSpatialPyramid(C=100.0).fit([at((0, 100), 0.1), at((100, 0), 0.9)], ["a", "b"])
-    assert len(classifier.codebook_) == 2
-    pyramid = classifier.pyramid(at((5, 90), 0.1))
+    assert len(classifier.method_.codebook) == 2
+    pyramid = classifier.method_.pyramid(at((5, 90), 0.1))
     assert sorted(pyramid[pyramid > 0].tolist()) == [0.25, 0.25, 0.5]
     # K = identity: both duals are 1, so the query (1, 0) scores 1 for "a" and -1 for "b".
     assert np.allclose(classifier.decision_function([at((5, 90), 0.1)]), [[1.0, -1.0]])
@@ -92,25 +42,22 @@ def test_hard_pyramid_by_hand():
 def test_scores_are_the_chain_written_out(kind):
     classifier = fitted(kind)
     features = small_sift().extract(grating_set(seed=9)[0][0])
-    pyramid = classifier.pyramid(features)
-    kernel_row = [np.minimum(pyramid, other).sum(dtype=np.float64) for other in classifier.pyramids_]
-    expected = classifier.machines_.dual @ np.array(kernel_row) + classifier.machines_.intercepts
+    pyramid = classifier.method_.pyramid(features)
+    kernel_row = [np.minimum(pyramid, other).sum(dtype=np.float64) for other in classifier.method_.pyramids]
+    expected = classifier.method_.machines.dual @ np.array(kernel_row) + classifier.method_.machines.intercepts
     assert np.allclose(classifier.decision_function([features])[0], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_images_are_let_go_after_the_fit(kind):
     classifier = fitted(kind)
-    assert not any(
-        isinstance(value, list) and value and len(value) == 6
-        for name, value in vars(classifier).items()
-        if name != "images_"
-    )
-    assert classifier.nbytes_ == classifier.pyramids_.nbytes + classifier.machines_.nbytes + 4 * 12 * 128
+    held = {**vars(classifier), **vars(classifier.model_), **vars(classifier.method_)}
+    assert not any(isinstance(value, list) and len(value) == 6 for value in held.values())
+    assert classifier.nbytes_ == classifier.method_.pyramids.nbytes + classifier.method_.machines.nbytes + 4 * 12 * 128
 
 
 def test_average_pyramids_sum_to_one():
-    assert np.allclose(fitted(HardSpatialPyramid).pyramids_.sum(axis=1), 1.0, atol=1e-5)
+    assert np.allclose(fitted(HardSpatialPyramid).method_.pyramids.sum(axis=1), 1.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,7 +72,7 @@ def test_every_pooling_and_norm(kind, pooling, norm):
 @pytest.mark.parametrize("n_levels", [1, 2, 4])
 def test_levels(kind, n_levels):
     classifier = fitted(kind, n_levels=n_levels)
-    assert classifier.pyramids_.shape == (6, 12 * (4**n_levels - 1) // 3)
+    assert classifier.method_.pyramids.shape == (6, 12 * (4**n_levels - 1) // 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -153,57 +100,13 @@ def test_model_folder_holds_plain_arrays(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_pyramids_are_refused(kind, tmp_path):
     classifier = fitted(kind)
-    classifier.pyramids_ = classifier.pyramids_[:, :-1]
+    classifier.method_.pyramids = classifier.method_.pyramids[:, :-1]
     classifier.save(tmp_path / "model")
     with pytest.raises(ModelFormatError, match="pyramids do not fit"):
         load(tmp_path / "model")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"n_words": 0}, "n_words must be a whole number from 1"),
-        ({"n_levels": 9}, "n_levels must be a whole number from 1 to 8; got 9"),
-        ({"n_samples": 1.5}, "n_samples must be a whole number"),
-        ({"pooling": "median"}, "pooling must be one of average, max; got 'median'"),
-        ({"norm": "l3"}, "norm must be one of l1, l2, none; got 'l3'"),
-        ({"C": 0}, "C must be a number above 0; got 0"),
-        ({"C": float("nan")}, "C must be a number above 0"),
-        ({"C": "much"}, "C must be a number above 0; got 'much'"),
-    ],
-)
-def test_bad_settings(kind, changes, message):
-    with pytest.raises(InvalidInputError, match=message):
-        fitted(kind, **changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"beta": -1.0}, "beta must be a number above 0; got -1.0"),
-        ({"n_nearest_words": 0}, "n_nearest_words must be a whole number from 1"),
-    ],
-)
-def test_bad_settings_of_soft_assignment(changes, message):
-    with pytest.raises(InvalidInputError, match=message):
-        fitted(SoftSpatialPyramid, **changes)
 
 
 def test_images_with_other_descriptors_are_refused():
     images = [make_features(np.full((3, n), 5, np.uint8)) for n in (4, 5)]
     with pytest.raises(InvalidInputError, match="one type and length"):
         HardSpatialPyramid().fit(images, ["a", "b"])
-
-
-@pytest.mark.parametrize(("kind", "column"), [(HardSpatialPyramid, 0), (SoftSpatialPyramid, 1)])
-def test_documented_defaults_are_the_constructors(kind, column):
-    page = (Path(__file__).resolve().parent.parent / "docs" / "spatial-pyramid.md").read_text(encoding="utf-8")
-    rows = re.findall(
-        r"^\| `(\w+)`[^|]* \| ([^|]+) \| ([^|]+) \|", page.partition("## Settings")[2], flags=re.MULTILINE
-    )
-    documented = {name: defaults[column] for name, *defaults in rows if defaults[column] != "-"}
-    parameters = inspect.signature(kind).parameters
-    expected = {name: str(found.default) for name, found in parameters.items() if found.default is not None}
-    assert documented == expected
-    assert all(name in inspect.getdoc(kind) for name in parameters)

@@ -32,5 +32,6 @@ def load(path: str | os.PathLike[str], *, trust_network: bool = False) -> Classi
     """
     from lnbnn.model.model import load_model
 
-    classifier: Classifier = load_model(path, trust_network=trust_network).settings
+    model = load_model(path, trust_network=trust_network)
+    classifier: Classifier = model.settings.with_model(model)
     return classifier

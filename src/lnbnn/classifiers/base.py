@@ -55,13 +55,25 @@ class Classifier:
     """Settings that were taken away, and the value that changes nothing: models saved with it open as before."""
     _estimator_type: ClassVar[str] = "classifier"
 
-    model_: Model | None = dataclasses.field(default=None, init=False)
+    # The model is beside the settings, not among them: it shares them, and must not hold itself. A model that nobody
+    # uses any more goes at once, and the files that it read with it.
+    __slots__ = ("__dict__", "__weakref__", "model_")
+
     descriptor: str | Descriptor = "dense-sift"
     descriptor_params: dict[str, Any] | None = None
     n_jobs: int | None = None
     random_state: int = 0
 
+    def __post_init__(self) -> None:
+        self.model_: Model | None = None
+
     # ---- settings -----------------------------------------------------------------------------------------------
+
+    def with_model(self, model: Model | None) -> Self:
+        """A classifier with the same settings, a change of one being a change of the other, in front of a model."""
+        other = object.__new__(type(self))
+        other.__dict__, other.model_ = self.__dict__, model
+        return other
 
     def make_method(self, descriptor: Descriptor) -> Method:
         """The method, not yet fitted."""
@@ -156,7 +168,8 @@ class Classifier:
         images = list(X)
         labels = check_labels(y, len(images))
         self.model_ = None  # a fit that fails leaves no half-new model
-        self.model_ = Model.fit(self, images, labels, on_error=on_error, store=store, progress=progress)
+        settings = self.with_model(None)
+        self.model_ = Model.fit(settings, images, labels, on_error=on_error, store=store, progress=progress)
         return self
 
     def partial_fit(
@@ -424,9 +437,9 @@ class Classifier:
         if snapshot.manifest["data"] == model.snapshot.manifest["data"]:
             model.follow(snapshot, progress)
             return True
-        n_jobs, self.__dict__ = self.n_jobs, open_snapshot(snapshot).settings.__dict__
-        self.n_jobs = n_jobs
-        self.fitted().settings = self.fitted().method.settings = self
+        new = open_snapshot(snapshot)
+        new.settings.n_jobs = self.n_jobs
+        self.__dict__, self.model_ = new.settings.__dict__, new
         return True
 
 

@@ -95,7 +95,7 @@ class LateFusion(Classifier):
     @property
     def estimators_(self) -> list[Classifier]:
         """The fitted methods."""
-        return [member.settings for member in self._fusion().members]
+        return [member.settings.with_model(member) for member in self._fusion().members]
 
     @property
     def weights_(self) -> NDArray[np.float64]:
@@ -166,7 +166,7 @@ class LateFusion(Classifier):
 
     def _fuse(self, members: list[Classifier], held_out: list[NDArray[np.float64]]) -> None:
         models = [member.fitted() for member in members]
-        fusion = FusionModel(self, models, np.empty(0))
+        fusion = FusionModel(self.with_model(None), models, np.empty(0))
         fusion.weights = learn_weights(models, held_out)
         self.model_ = fusion
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.descriptors.normalization import Normalizer
-from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
 from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import Reference, References
@@ -27,7 +26,7 @@ class Method(ABC):
     Parameters
     ----------
     settings : object
-        Has the method's settings as attributes: the classifier in front of it.
+        Has the method's settings as attributes.
     """
 
     is_incremental: ClassVar[bool] = False
@@ -65,11 +64,8 @@ class Method(ABC):
     def compact(self, *, full: bool, progress: Progress) -> None:  # noqa: B027
         """Rebuild what is outgrown; with ``full`` also drop what is left of removed images."""
 
-    def absorb(self, other: Method, place: int, image: Reference) -> None:
+    def absorb(self, other: Method, place: int, image: Reference) -> None:  # noqa: B027
         """Take in an image of another fitted method of the same settings, by its place there."""
-        raise InvalidInputError(
-            f"models of method {self.settings.method!r} cannot be merged; fit one on the images of both."
-        )
 
     def min_descriptors(self) -> int:
         """How many descriptors a model must hold for a search."""

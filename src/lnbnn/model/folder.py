@@ -179,5 +179,6 @@ def digest_of_manifest(manifest: dict[str, Any]) -> str:
 
 
 def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -169,7 +169,8 @@ class FusionModel(Model):
                 raise ValueError(f"weights {manifest['weights']}")
             members = [_open_member(snapshot, place) for place in range(len(names))]
             settings = resolve(_CLASSIFIER, FUSION, "method")(
-                list(zip(names, (member.settings for member in members), strict=True)), **params
+                [(name, member.settings.with_model(member)) for name, member in zip(names, members, strict=True)],
+                **params,
             )
             settings.check_settings()
             fusion = cls(settings, members, weights)
@@ -180,7 +181,6 @@ class FusionModel(Model):
                 f"{snapshot.data}: the manifest is damaged ({error}); fit the model again."
             ) from error
         fusion.calibration, fusion.snapshot = calibration_of(manifest), snapshot
-        settings.model_ = fusion
         return fusion
 
     def follow(self, snapshot: Snapshot, progress: Progress = no_progress) -> None:

@@ -47,7 +47,7 @@ class Model:
     Parameters
     ----------
     settings : classifier
-        The settings of method, descriptor and index: the classifier in front of the model.
+        The settings of method, descriptor and index: a classifier that is not fitted.
     descriptor : Descriptor
 
     Attributes
@@ -153,7 +153,9 @@ class Model:
             The images left out because their content is here already.
         """
         if not self.method.is_incremental:
-            self.method.absorb(other.method, 0, other.references[0])  # says that it cannot
+            raise InvalidInputError(
+                f"models of method {self.settings.method!r} cannot be merged; fit one on the images of both."
+            )
         mine, theirs = self.settings, other.settings
         if mine.method != theirs.method:
             raise InvalidInputError(f"models to merge must be of one method; got {mine.method} and {theirs.method}.")
@@ -446,6 +448,4 @@ def open_snapshot(snapshot: Snapshot) -> Model:
 
         return FusionModel.open_members(snapshot)
     settings, descriptor = settings_of(snapshot)
-    model: Model = Model.open(settings, descriptor, snapshot)
-    settings.model_ = model
-    return model
+    return Model.open(settings, descriptor, snapshot)

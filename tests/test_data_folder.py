@@ -1,18 +1,15 @@
-"""Folders and lists of labelled images, seeded splits, and the built-in toy set."""
+"""Folders and lists of labeled images."""
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import os
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from lnbnn.data.folder import LabelledImages, find_images, read_images, read_list, scan_folder, write_list
 from lnbnn.data.splits import split_images
-from lnbnn.errors import DatasetError, InvalidInputError
+from lnbnn.errors import DatasetError
 
 
 def touch(root, *names):
@@ -149,79 +146,6 @@ def test_list_that_is_no_text(tmp_path):
         read_list(tmp_path / "missing.csv")
 
 
-# ---- splits ----------------------------------------------------------------------------------------------------------
-
-
-def some_images(**counts):
-    pairs = [(f"{label}/{n:03d}.jpg", label) for label, count in counts.items() for n in range(count)]
-    return LabelledImages(tuple(path for path, _ in pairs), tuple(label for _, label in pairs))
-
-
-def test_split_is_disjoint_and_of_the_asked_sizes():
-    images = some_images(a=20, b=9, c=6)
-    train, test = split_images(images, n_train=5, n_test=3, seed=1)
-    for label, n_test in (("a", 3), ("b", 3), ("c", 1)):  # a class too small for both gives up test images
-        assert train.labels.count(label) == 5
-        assert test.labels.count(label) == n_test
-    assert not set(train.paths) & set(test.paths)
-    assert set(train.paths) | set(test.paths) <= set(images.paths)
-    for part in (train, test):
-        assert all(path.startswith(label + "/") for path, label in zip(part.paths, part.labels, strict=True))
-        assert len(set(part.paths)) == len(part.paths)
-
-
-def test_split_takes_all_others_by_default():
-    images = some_images(a=20, b=9)
-    train, test = split_images(images, n_train=5)
-    assert sorted(train.paths + test.paths) == sorted(images.paths)
-
-
-def test_split_is_seeded():
-    images = some_images(a=30, b=30)
-    assert split_images(images, n_train=10, seed=3) == split_images(images, n_train=10, seed=3)
-    assert split_images(images, n_train=10, seed=3) != split_images(images, n_train=10, seed=4)
-
-
-def test_split_is_not_the_first_ones_and_differs_between_classes():
-    train, _ = split_images(some_images(a=30, b=30), n_train=10)
-    chosen = [{path[2:] for path in train.paths if path.startswith(label)} for label in "ab"]
-    assert chosen[0] != {f"{n:03d}.jpg" for n in range(10)}
-    assert chosen[0] != chosen[1]
-
-
-def test_split_of_a_class_does_not_depend_on_the_others():
-    alone = split_images(some_images(b=12), n_train=4, n_test=5, seed=2)
-    among = split_images(some_images(a=30, b=12, c=7), n_train=4, n_test=5, seed=2)
-    for part, whole in zip(alone, among, strict=True):
-        assert part.paths == tuple(path for path in whole.paths if path.startswith("b/"))
-
-
-def test_split_does_not_depend_on_the_order_of_the_classes():
-    images = some_images(a=9, b=9)
-    turned = LabelledImages(images.paths[9:] + images.paths[:9], images.labels[9:] + images.labels[:9])
-    assert split_images(images, n_train=4) == split_images(turned, n_train=4)
-
-
-def test_split_by_share():
-    # Rounded up: 5 of 10, 2 of 3, the only one of 1.
-    train, test = split_images(some_images(a=10, b=3, c=1), n_train=0.5)
-    assert [train.labels.count(label) for label in "abc"] == [5, 2, 1]
-    assert [test.labels.count(label) for label in "abc"] == [5, 1, 0]
-
-
-def test_bad_splits():
-    images = some_images(a=5, b=9)
-    with pytest.raises(InvalidInputError, match="class 'a' has 5 images; 5 for training leave none"):
-        split_images(images, n_train=5)
-    for n_train in (0, -1, 0.0, 1.0, 1.5):
-        with pytest.raises(InvalidInputError, match=f"n_train must be .* got {n_train}"):
-            split_images(images, n_train=n_train)
-    with pytest.raises(InvalidInputError, match="n_test must be at least 1; got 0"):
-        split_images(images, n_train=2, n_test=0)
-    with pytest.raises(InvalidInputError, match="single image"):
-        split_images(some_images(a=1, b=1), n_train=0.5)
-
-
 @pytest.mark.skipif(os.name == "nt", reason="file names are bytes on POSIX only")
 def test_class_name_that_is_no_utf_8(tmp_path):
     label = os.fsdecode(b"caf\xe9")
@@ -247,55 +171,6 @@ def test_a_list_with_nul_is_refused(tmp_path, row):
     (tmp_path / "list.csv").write_text(f"path,label\nb.jpg,dog\n{row}\n")
     with pytest.raises(DatasetError, match=r"list.csv: line 3: expected text without NUL characters"):
         read_list(tmp_path / "list.csv")
-
-
-# ---- the toy set -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def toy():
-    pytest.importorskip("skimage", reason="the demo's extra is not installed")
-    from lnbnn.data import toy as module
-
-    return module, module.load_photos()
-
-
-def digest(views):
-    return hashlib.sha256(b"".join(name.encode() + view.tobytes() for name, view in views)).hexdigest()
-
-
-def test_toy_photos(toy):
-    _, photos = toy
-    assert len(photos) == 18
-    for name, photo in photos.items():
-        assert photo.dtype == np.uint8, name
-        assert max(photo.shape) == 360, name
-        assert photo.std() > 5, name
-    assert len({photo.tobytes() for photo in photos.values()}) == 18
-
-
-def test_toy_views_are_seeded(toy):
-    module, photos = toy
-    first = module.make_views(photos, 2, seed=0, clutter=True)
-    assert digest(first) == digest(module.make_views(photos, 2, seed=0, clutter=True))
-    assert digest(first) != digest(module.make_views(photos, 2, seed=1, clutter=True))
-    assert digest(first) != digest(module.make_views(photos, 2, seed=0, clutter=False))
-    assert [name for name, _ in first] == [name for name in photos for _ in range(2)]
-    assert len({view.tobytes() for _, view in first}) == 36
-    assert all(view.dtype == np.uint8 and min(view.shape) >= 32 for _, view in first)
-
-
-def test_toy_set_on_disk(toy, tmp_path):
-    module, _ = toy
-    reference, query = module.write_toy_set(tmp_path / "one", n_reference=1, n_query=2, seed=5)
-    images, queries = scan_folder(reference), scan_folder(query)
-    assert len(set(images.labels)) == 18
-    assert (len(images), len(queries)) == (18, 36)
-    assert set(images.labels) == set(queries.labels) == set(module.PHOTOS)
-    again, _ = module.write_toy_set(tmp_path / "two", n_reference=1, n_query=2, seed=5)
-    for path in images.paths:
-        other = again / os.path.relpath(path, reference)
-        assert np.array_equal(np.asarray(Image.open(path)), np.asarray(Image.open(other)))
 
 
 def test_links_that_make_a_folder_its_own_class_are_named(make_photos, tmp_path):

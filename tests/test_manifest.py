@@ -8,6 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
+from changing import KINDS, fresh
 from forged import forge_manifest
 from synthetic import make_features
 
@@ -108,6 +109,40 @@ def test_what_is_said(models, tmp_path, field, value, message):
     for use in (load, change):
         with pytest.raises(ModelFormatError, match=message):
             use(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("method", sorted(KINDS))
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"images": "none"},
+        {"images": [[0, "x", 0, 12, None]]},
+        {"images": [[1 << 40, "x", 0, 12, None, 0]]},
+        {"images": [[0, "x", 7, 12, None, 0]]},
+        {"images": [[0, "x", 0, 1 << 40, None, 0]]},
+        {"images": [[0, "x", 0, 12, None, 3]]},
+        {"images": [[0, "x", 0, 13, None, 0]]},
+        {"images": []},
+        {"classes": ["b", "a", "c"]},
+        {"classes": ["a", "b"]},
+        {"classes": [1, 2, 3.5]},
+        {"next_id": 3},
+        {"next_id": 1 << 60},
+        {"n_changes": -1},
+        {"features": 3},
+        {"params": {"speed": 1}},
+        {"method": ["nbnn"]},
+        {"data": "data-000009"},
+        {"data": "../data-000001"},
+        {"generation": "x"},
+    ],
+)
+def test_a_forged_manifest_is_refused(method, tmp_path, change):
+    folder = tmp_path / "model"
+    fresh(method, {number: (number, "abc"[number // 2]) for number in range(6)}).save(folder)
+    forge_manifest(folder, **change)
+    with pytest.raises(ModelFormatError):
+        load(folder)
 
 
 @pytest.mark.parametrize("text", ["1" * 5000, "[" * 900 + "]" * 900, "[" * 100_000, "{" * 50])

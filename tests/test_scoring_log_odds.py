@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from synthetic import grating_set
 
-from lnbnn.classifiers.nbnn import NBNN, LogOddsNBNN
 from lnbnn.scoring import log_odds_updates, nbnn_updates
-
-SIFT_PARAMS = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}
-SETTINGS = {"index": "exact", "query_budget": None, "descriptor_params": SIFT_PARAMS}
 
 
 def distances(n_descriptors, n_classes, top=3.0):
@@ -90,15 +85,3 @@ def test_with_a_wide_kernel_it_ranks_as_nbnn(rows):
 
 def test_one_class_has_no_increments():
     assert log_odds_updates(np.array([[1.0], [2.0]])).totals(1).tolist() == [0.0]
-
-
-def test_classifier_with_all_increments_answers_as_nbnn():
-    images, labels = grating_set(n_classes=3, n_images=3)
-    queries, _ = grating_set(n_classes=3, n_images=3, seed=5)
-    plain = NBNN(**SETTINGS).fit(images, labels)
-    every = LogOddsNBNN(positive_only=False, **SETTINGS).fit(images, labels)
-    assert np.array_equal(plain.predict(queries), every.predict(queries))
-    assert every.mean_increments(queries) == 3.0
-    positive = LogOddsNBNN(**SETTINGS).fit(images, labels)
-    assert np.array_equal(plain.predict(queries), positive.predict(queries))
-    assert 0.9 < positive.mean_increments(queries) < 3.0
