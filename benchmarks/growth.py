@@ -18,11 +18,10 @@ from common import HERE, options_parser
 from lnbnn import DenseSIFT
 from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.splits import split_images
-from lnbnn.features import ImageFeatures
+from lnbnn.features import ImageFeatures, append_location
 from lnbnn.indexes import make_index
 from lnbnn.lab.records import make_record, write_record
 from lnbnn.reading.extraction import iter_features
-from lnbnn.features import append_location
 
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)  # of the descriptors
 N_ASKED = 30

@@ -21,10 +21,10 @@ from lnbnn.classifiers.trained import SoftSpatialPyramid
 from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
+from lnbnn.features import UNIT_LENGTH
 from lnbnn.lab.records import make_record, write_record
 from lnbnn.model.calibration import expected_calibration_error, fuse, log_probabilities, negative_log_likelihood
 from lnbnn.reading.extraction import features_of
-from lnbnn.features import UNIT_LENGTH
 from lnbnn.reading.store import FeatureStore
 
 N_CLASSES, N_TRAIN, N_TEST = 20, 15, 15

@@ -32,12 +32,12 @@ from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
 from lnbnn.descriptors import make_descriptor
+from lnbnn.features import append_location
 from lnbnn.files.atomic import atomic_path
 from lnbnn.lab.records import make_record, write_record
 from lnbnn.methods.affine_correction import apply_affine, fit_affine
 from lnbnn.params import resolve
 from lnbnn.reading.extraction import iter_features
-from lnbnn.features import append_location
 from lnbnn.reading.store import FeatureStore
 from lnbnn.trust.evaluation import evaluate
 
