@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,22 @@ from lnbnn.methods import INCREMENTAL
 from lnbnn.model.batches import write_batch
 from lnbnn.model.folder import damaged_files, open_model, read_manifest
 from lnbnn.model.manifest import calibration_fields, image_fields, next_id_of, parse_images
-from lnbnn.model.model import load_model
+from lnbnn.model.model import Model, load_model
 from lnbnn.model.references_editor import ReferenceEditor
 from lnbnn.model.writer import ModelWriter, change_model, check_target
 from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import Reference
 
-__all__ = ["CheckReport", "calibrate", "check_model", "compact", "edit", "list_images", "merge"]
+__all__ = [
+    "CheckReport",
+    "calibrate",
+    "check_model",
+    "compact",
+    "edit",
+    "list_images",
+    "merge",
+    "prepare_to_reject",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -145,13 +154,41 @@ def _n_bytes(manifest: dict[str, Any]) -> int:
 def calibrate(path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress) -> None:
     """Calibrate a model in its folder: probabilities, and what it takes to tell images of unknown classes."""
     model = load_model(path, trust_network=trust_network)
-    assert model.snapshot is not None
-    opened = model.snapshot.manifest["generation"]
     model.calibrate(unknown=True, progress=progress)
+    _store_calibration(model)
+
+
+def _store_calibration(model: Model) -> None:
+    assert model.snapshot is not None
+    path = model.snapshot.folder
     with change_model(path) as writer:
-        if writer.manifest["generation"] != opened:
+        if writer.manifest["generation"] != model.snapshot.manifest["generation"]:
             raise LnbnnError(f"{path}: the model was changed while it was calibrated; calibrate it again.")
         writer.commit({**writer.manifest, **calibration_fields(model.calibration), "n_changes": 0})
+
+
+def prepare_to_reject(
+    model: Model, *, note: Callable[[str], None] = _logger.warning, progress: Progress = no_progress
+) -> None:
+    """Calibrate a model that cannot reject yet, once: where it was opened from a folder, it is stored there if it can.
+
+    ``note`` is told what is done, and when so many images changed since that calibrating again would be worth it.
+    """
+    where = "the model" if model.snapshot is None else str(model.snapshot.folder)
+    if model.can_reject:
+        if 10 * model.n_changes > len(model.references):
+            note(
+                f"{model.n_changes} images changed since the model was calibrated; "
+                f"lnbnn calibrate {where} brings it up to date"
+            )
+        return
+    note(f"{where}: calibrating, once: each image is looked up as if it, and its class, was not known")
+    model.calibrate(unknown=True, progress=progress)
+    if model.snapshot is not None:
+        try:
+            _store_calibration(model)
+        except LnbnnError as error:
+            note(f"not stored: {error}")
 
 
 def list_images(path: str | os.PathLike[str]) -> list[Reference]:
@@ -199,6 +236,12 @@ class CheckReport:
     n_images: int
     n_descriptors: int
     problems: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return {"whole": not self.problems, "problems": list(self.problems)} | {
+            name: value for name, value in asdict(self).items() if name != "problems"
+        }
 
 
 def check_model(
