@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lnbnn.descriptors import Descriptor, open_descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
@@ -19,11 +19,13 @@ from lnbnn.methods import INCREMENTAL
 from lnbnn.model.batches import write_batch
 from lnbnn.model.folder import damaged_files, open_model, read_manifest
 from lnbnn.model.manifest import calibration_fields, image_fields, next_id_of, parse_images
-from lnbnn.model.model import Model, load_model
 from lnbnn.model.references_editor import ReferenceEditor
 from lnbnn.model.writer import ModelWriter, change_model, check_target
 from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import Reference
+
+if TYPE_CHECKING:
+    from lnbnn.model.model import Model
 
 __all__ = [
     "CheckReport",
@@ -124,7 +126,7 @@ def _rewrite(writer: ModelWriter, *, full: bool, trust_network: bool, progress: 
         raise ModelFormatError(
             f"{writer.folder / name}: its checksum is wrong, the file is damaged; fit the model again."
         )
-    model = load_model(writer.folder, trust_network=trust_network)
+    model = _load(writer.folder, trust_network)
     assert model.snapshot is not None
     lock = model.snapshot.lock
     model.method.compact(full=full, progress=progress)
@@ -147,13 +149,19 @@ def compact(
         return before, _n_bytes(writer.manifest)
 
 
+def _load(path: str | os.PathLike[str], trust_network: bool) -> Model:
+    from lnbnn.model.model import load_model  # here: most changes need no method, and what it loads takes a while
+
+    return load_model(path, trust_network=trust_network)
+
+
 def _n_bytes(manifest: dict[str, Any]) -> int:
     return sum(size for size, _ in manifest["files"].values())
 
 
 def calibrate(path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress) -> None:
     """Calibrate a model in its folder: probabilities, and what it takes to tell images of unknown classes."""
-    model = load_model(path, trust_network=trust_network)
+    model = _load(path, trust_network)
     model.calibrate(unknown=True, progress=progress)
     _store_calibration(model)
 
@@ -220,7 +228,7 @@ def merge(
         The images that both have.
     """
     check_target(target, overwrite=overwrite)
-    model, other = (load_model(path, trust_network=trust_network) for path in (first, second))
+    model, other = (_load(path, trust_network) for path in (first, second))
     doubles = model.absorb(other, progress=progress)
     model.save(target, overwrite=overwrite)
     return doubles
@@ -255,7 +263,7 @@ def check_model(
     n_images = n_descriptors = 0
     if not problems:
         try:
-            model = load_model(path, trust_network=trust_network)
+            model = _load(path, trust_network)
             problems += model.inconsistencies()
             n_images, n_descriptors = len(model.references), model.references.n_descriptors
         except LnbnnError as error:
