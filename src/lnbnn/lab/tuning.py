@@ -172,7 +172,9 @@ def _try(model: LocalNBNN, settings: dict[str, Any], asked: LabelledImages, memo
             features = features_of(path, model.descriptor_)
         except ImageReadError:
             return None, 0.0
-        answer = model.classes_[np.argmax(model.method_.scores(model.image_features(features)))] if len(features) else None
+        answer = (
+            model.classes_[np.argmax(model.method_.scores(model.image_features(features)))] if len(features) else None
+        )
         return answer, 1000 * (time.thread_time() - start)
 
     found = list(map_in_order(work, asked.paths, model.n_jobs))

@@ -66,9 +66,9 @@ class Intake:
         next_id = first_id
         for position, found in enumerate(iter_read(images, self.descriptor, n_jobs=n_jobs, store=store)):
             image = images[position]
-            name = image.name if isinstance(image, ReadImage) else name_of(image, position)
+            name = name_of(image, position)
             if isinstance(image, ReadImage):
-                found = (image, image.digest)
+                name, found = image.name, (image, image.digest)
             if isinstance(found, ImageReadError):
                 if on_error == "raise":
                     raise found
