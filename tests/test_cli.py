@@ -263,7 +263,7 @@ def test_fit_takes_a_single_bin_size(photos, tmp_path, run_main):
 
 
 def test_fit_with_nbnn_gives_a_model_that_predicts(photos, tmp_path, run):
-    assert "one index a class" in run("fit", photos, tmp_path / "model", "--method", "nbnn", *SMALL_OPTIONS).out
+    assert "one index per class" in run("fit", photos, tmp_path / "model", "--method", "nbnn", *SMALL_OPTIONS).out
     answers = json_lines(run("predict", tmp_path / "model", photos / "rows", "--format", "json").out)
     assert [answer["label"] for answer in answers] == ["rows"] * 3
 
@@ -697,3 +697,57 @@ main(["extract", {str(photos)!r}, {str(tmp_path / "cache")!r}, "--descriptor", "
         finally:
             process.kill()
         assert process.returncode == 128 + number
+
+
+# ---- what a command loads -------------------------------------------------------------------------------------------
+
+HEAVY = ["cv2", "faiss", "numba", "PIL", "matplotlib", "sklearn", "scipy.optimize", "scipy.stats", "rich"]
+HEAVY += ["onnxruntime", "joblib"]
+SEARCH = "cv2 faiss numba PIL"
+LOADED = {  # the heavy libraries that each command may load; a new one would slow down every use of the command
+    "--help": "rich",
+    "predict MODEL IMAGE": f"{SEARCH} rich",
+    "predict MODEL IMAGE --format json": SEARCH,
+    "predict MODEL PHOTOS --format json": f"{SEARCH} joblib",
+    "predict MODEL IMAGE --format json --reject 0.2": f"{SEARCH} joblib scipy.optimize",
+    "evaluate MODEL PHOTOS --format json": f"{SEARCH} joblib",
+    "explain MODEL IMAGE -o why.png": f"{SEARCH} matplotlib",
+    "info MODEL --format json": SEARCH,
+    "audit MODEL --format json": f"{SEARCH} joblib",
+    "list MODEL": "cv2 PIL rich",
+    "add MODEL --label otter NEW": "cv2 numba PIL",
+    "relabel MODEL --image 9 --label rows": "cv2 PIL",
+    "remove MODEL --image 9": "cv2 PIL",
+    "calibrate MODEL": f"{SEARCH} joblib scipy.optimize",
+    "check MODEL": SEARCH,
+    "compact MODEL": SEARCH,
+    "merge MODEL OTHER merged": SEARCH,
+    "fit PHOTOS fitted GRID": f"{SEARCH} joblib",
+    "fit PHOTOS fitted GRID --jobs 1 --force": SEARCH,
+    "extract PHOTOS cache GRID": "cv2 numba PIL joblib",
+    "split PHOTOS split --train 1": "cv2 PIL",
+}
+
+
+def test_each_command_loads_only_what_it_needs(model, photos, tmp_path, save_texture):
+    for name in ("model", "other"):
+        shutil.copytree(model, tmp_path / name)
+    places = {
+        "MODEL": [tmp_path / "model"],
+        "OTHER": [tmp_path / "other"],
+        "PHOTOS": [photos],
+        "IMAGE": [photos / "rows" / "photo_0.png"],
+        "NEW": [save_texture(tmp_path / "new.png", "rows", seed=77)],
+        "GRID": SMALL_OPTIONS,
+    }
+    code = (
+        "import sys, atexit; from lnbnn.cli import main; "
+        f"atexit.register(lambda: print('loaded', *[name for name in {HEAVY} if name in sys.modules], file=sys.stderr))"
+        "; main(sys.argv[1:])"
+    )
+    for words, allowed in LOADED.items():
+        args = [str(arg) for word in words.split() for arg in places.get(word, [word])]
+        done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, (words, done.stderr)
+        loaded = done.stderr.splitlines()[-1].split()[1:]
+        assert set(loaded) <= set(allowed.split()), words

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 from forged import data_file
@@ -109,22 +107,3 @@ def test_what_cannot_be_done_is_one_line(args, code, words, own_model, run_main)
     assert outcome.code == code
     assert words in " ".join(outcome.err.replace("│", " ").split())
     assert (own_model / "manifest.json").read_bytes() == before
-
-
-def test_a_change_loads_only_what_it_needs(own_model, tmp_path, save_texture):
-    """No index is opened and nothing is drawn: the packages for that would take most of the time of a small change."""
-    new = save_texture(tmp_path / "new.png", "rows", seed=77, size=(60, 90))
-    heavy = ["faiss", "matplotlib", "sklearn", "joblib", "pydantic", "rich", "lnbnn.classifiers.base"]
-    code = (
-        "import sys, atexit; from lnbnn.cli import main; "
-        "atexit.register(lambda: print(*[name for name in {} if name in sys.modules])); main(sys.argv[1:])"
-    )
-    for words, not_needed in (
-        (["add", own_model, "--label", "otter", new], heavy),
-        (["relabel", own_model, "--image", "9", "--label", "rows"], [*heavy, "numba"]),
-        (["remove", own_model, "--image", "9"], [*heavy, "numba"]),
-    ):
-        command = [sys.executable, "-c", code.format(not_needed), *map(str, words)]
-        said, loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-        assert "1 image" in said
-        assert loaded == ""

@@ -10,12 +10,17 @@ from synthetic import flat_image, grating_set, small_sift
 from lnbnn import ImageFeatures, LateFusion, LocalNBNN
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.errors import InvalidInputError
+from lnbnn.methods.matching import MatchingMethod
 from lnbnn.params import resolve
 from lnbnn.trust.evidence import explain, support_map
 
-WITH_EVIDENCE = [
-    name for name in sorted(CLASSIFIERS) if getattr(resolve(CLASSIFIERS, name, "method"), "has_patch_evidence", False)
-]
+
+def matches_patches(name):
+    classifier = resolve(CLASSIFIERS, name, "method")()
+    return isinstance(classifier.make_method(classifier.make_descriptor()), MatchingMethod)
+
+
+WITH_EVIDENCE = [name for name in sorted(CLASSIFIERS) if matches_patches(name)]
 
 
 def fitted(method="local-nbnn", **changes):
@@ -136,6 +141,7 @@ def test_integer_label_zero():
     classifier = LocalNBNN(5, descriptor=small_sift(), index="exact", n_jobs=1).fit(images, [0, 0, 1, 1, 2, 2])
     assert explain(classifier, query(), label=0).label == 0
     assert explain(classifier, query(), against=0).against == 0
+    assert explain(classifier, query(), label="0", against="2").against == 2, "by name, as a command gives it"
 
 
 def test_budget_and_evidence_agree():

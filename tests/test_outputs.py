@@ -9,9 +9,9 @@ import sys
 import pytest
 
 import lnbnn
-from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import InvalidInputError
 from lnbnn.files.outputs import check_file, check_folder
+from lnbnn.model.model import Model
 from lnbnn.model.writer import check_target
 
 
@@ -86,8 +86,8 @@ def test_commands_do_not_begin(places, photos, model, tmp_path, run_main, monkey
     def begin(*args, **kwargs):
         raise AssertionError("it began")
 
-    for name in ("fit", "absorb", "iter_answers", "_iter_scores"):
-        monkeypatch.setattr(Classifier, name, begin)
+    for name in ("fit", "absorb", "iter_answers", "iter_scores"):
+        monkeypatch.setattr(Model, name, begin)
     monkeypatch.setattr("lnbnn.files.images.read_bytes", begin)
     bad, file = tmp_path / "file" / "out", tmp_path / "missing" / "out"
     before = tree(tmp_path)
@@ -117,6 +117,7 @@ def test_permissions(tmp_path):
 import os
 from pathlib import Path
 from lnbnn.errors import InvalidInputError
+from lnbnn.model.model import Model
 from lnbnn.model.writer import check_target
 os.setuid(65534) if os.getuid() == 0 else None
 for name in ("closed/model", "closed/new/model", "closed"):
@@ -157,4 +158,4 @@ def test_a_name_that_is_not_utf8_is_opened_again(photos, tmp_path, form):
     with lnbnn.edit(path) as model:
         model.relabel(0, "rows")
     again.refresh()
-    assert again.stored_images()[0].label == "rows"
+    assert again.images_[0].label == "rows"

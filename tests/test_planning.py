@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
+from conftest import SMALL_GRID
 from synthetic import flat_image, grating_set
 
 from lnbnn import DenseSIFT, LocalNBNN
 from lnbnn.classifiers.trained import HardSpatialPyramid
+from lnbnn.data.folder import read_images
 from lnbnn.errors import InvalidInputError
 from lnbnn.model.planning import plan_fit
 
@@ -65,3 +70,58 @@ def test_unreadable_images_do_not_stop_the_plan(tmp_path):
     assert plan_fit(classifier(), [tmp_path / "bad.jpg"]).n_descriptors == 0
     assert plan_fit(classifier(), [*images, tmp_path / "bad.jpg"]).n_descriptors > 0
     assert np.isfinite(plan_fit(classifier(), [tmp_path / "bad.jpg"]).memory_bytes)
+
+
+# ---- every file once ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The pictures that are opened, and how many are extracted."""
+    calls = {"opened": [], "extracted": 0}
+    extract = DenseSIFT.extract
+
+    def count_extraction(self, image):
+        calls["extracted"] += 1
+        return extract(self, image)
+
+    def watch(event, args):
+        if event == "open" and str(args[0]).endswith(".png"):
+            calls["opened"].append(str(args[0]))
+
+    sys.addaudithook(watch)  # of every way to open a file; it cannot be taken away again
+    monkeypatch.setattr(DenseSIFT, "extract", count_extraction)
+    monkeypatch.setattr(DenseSIFT, "warm_up", lambda self: None)
+    return calls
+
+
+@pytest.mark.parametrize("with_cache", [False, True])
+def test_a_fit_reads_and_extracts_every_file_once(make_photos, tmp_path, fit, opened, with_cache):
+    photos = make_photos(tmp_path / "photos")
+    options = ["--cache", tmp_path / "cache"] if with_cache else []
+    opened["opened"].clear()
+    outcome = fit(photos, tmp_path / "model", "--max-memory", "2GiB", *options)
+    assert outcome.code == 0
+    assert "about 1,701 descriptors of 9 images" in outcome.err
+    assert sorted(opened["opened"]) == sorted(map(str, photos.rglob("*.png")))
+    assert opened["extracted"] == 9
+
+
+def test_what_was_read_for_the_plan_is_fitted_as_any_other(photos, tmp_path):
+    data = read_images(photos)
+    settings = {"descriptor_params": SMALL_GRID, "index": "exact"}
+    plan = plan_fit(LocalNBNN(**settings), data.paths)
+    planned = LocalNBNN(**settings).fit(plan.images, data.labels)
+    plain = LocalNBNN(**settings).fit(data.paths, data.labels)
+    assert planned.images_ == plain.images_, "names, labels, counts and digests"
+    assert np.array_equal(planned.decision_function(data.paths), plain.decision_function(data.paths))
+
+
+def test_the_plan_of_many_images_reads_a_dozen(save_texture, tmp_path):
+    paths = [save_texture(tmp_path / f"{number}.png", "rows", seed=number) for number in range(15)]
+    (tmp_path / "7.png").write_bytes(b"")
+    plan = plan_fit(LocalNBNN(descriptor_params=SMALL_GRID), paths)
+    assert sum(not isinstance(image, Path) for image in plan.images) in (11, 12)
+    fitted = LocalNBNN(descriptor_params=SMALL_GRID).fit(plan.images, ["a"] * 15, on_error="skip")
+    assert [name for name, _ in fitted.skipped_] == [str(tmp_path / "7.png")]
+    assert len(fitted.index_) == pytest.approx(plan.n_descriptors, rel=0.2)

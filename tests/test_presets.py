@@ -27,7 +27,7 @@ def test_balanced_is_what_the_constructor_says():
 
 
 def test_paper_is_the_authors_feature():
-    descriptor = LocalNBNN(**preset_params("paper"))._make_descriptor()
+    descriptor = LocalNBNN(**preset_params("paper")).make_descriptor()
     assert list(descriptor.bin_sizes) == [4, 6, 9]
     assert descriptor.step_px == 3
     assert descriptor.longest_side == 300

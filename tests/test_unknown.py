@@ -10,14 +10,20 @@ from forged import forge_manifest
 from PIL import Image
 from sklearn.exceptions import NotFittedError
 from synthetic import grating, make_features, noise_image
-from test_classifiers import make
 
 from lnbnn import LateFusion, load
+from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.model.calibration import false_accept_rates, prominence
-from lnbnn.model.changes import calibrate, edit
+from lnbnn.model.changes import calibrate, edit, prepare_to_reject
+from lnbnn.params import resolve
 
 METHODS = ["local-nbnn", "nbnn", "nbnn-affine", "nbnn-log-odds"]
+
+
+def make(method):
+    """A quick classifier of the method: exact search, every query descriptor."""
+    return resolve(CLASSIFIERS, method, "method")(index="exact", query_budget=None, n_jobs=1)
 
 
 def clusters(n_classes=8, n_images=3, *, seed=0):
@@ -79,7 +85,7 @@ def test_leaving_a_class_out_is_fitting_without_it(classifier):
     if classifier.method == "nbnn-affine":
         pytest.skip("it learns from all classes together")
     images, labels = clusters()
-    found = classifier._unknown_scores(lambda *_: None)
+    found = classifier.fitted().unknown_scores()
     for place in (0, 4, 20):
         rest = [i for i, label in enumerate(labels) if label != labels[place]]
         without = make(classifier.method).fit([images[i] for i in rest], [labels[i] for i in rest])
@@ -120,20 +126,21 @@ def test_answers_carry_probability_and_rate(classifier):
 
 def test_calibration_is_saved_and_outlives_changes(classifier, tmp_path):
     classifier.calibrate(unknown=True).save(tmp_path / "model")
-    loaded = load(tmp_path / "model")
-    assert np.array_equal(loaded.unknown_prominence_, classifier.unknown_prominence_)
-    assert loaded.temperature_ == classifier.temperature_
-    assert loaded.n_changes_ == 0
-    if loaded.is_incremental:
+    stored = classifier.fitted().calibration
+    loaded = load(tmp_path / "model").fitted()
+    assert np.array_equal(loaded.calibration.unknown_prominence, stored.unknown_prominence)
+    assert loaded.calibration.temperature == stored.temperature
+    assert loaded.n_changes == 0
+    if loaded.method.is_incremental:
         with edit(tmp_path / "model") as model:
             model.relabel([0, 1], "class 3")
-        changed = load(tmp_path / "model")
-        assert np.array_equal(changed.unknown_prominence_, classifier.unknown_prominence_)
-        assert changed.n_changes_ == 2
+        changed = load(tmp_path / "model").fitted()
+        assert np.array_equal(changed.calibration.unknown_prominence, stored.unknown_prominence)
+        assert changed.n_changes == 2
         calibrate(tmp_path / "model")
-        again = load(tmp_path / "model")
-        assert again.n_changes_ == 0
-        assert not np.array_equal(again.unknown_prominence_, classifier.unknown_prominence_)
+        again = load(tmp_path / "model").fitted()
+        assert again.n_changes == 0
+        assert not np.array_equal(again.calibration.unknown_prominence, stored.unknown_prominence)
 
 
 def test_not_calibrated_for_it(classifier):
@@ -157,7 +164,7 @@ def test_two_classes_are_too_few():
 
 def test_methods_that_cannot(tmp_path):
     model = make("local-nbnn-kernel").fit(*clusters())
-    held_out = np.eye(8)[[image.label for image in model.images_]]
+    held_out = np.eye(8)[model.places_]
     with pytest.raises(InvalidInputError, match="cannot leave a class out"):
         model.calibrate(held_out, unknown=True)
     fusion = LateFusion([("a", make("nbnn")), ("b", make("local-nbnn-kernel"))]).fit(*clusters())
@@ -173,6 +180,40 @@ def test_damaged_fields(tmp_path, value):
     forge_manifest(tmp_path / "model", unknown_prominence=value)
     with pytest.raises(ModelFormatError, match="unknown_prominence"):
         load(tmp_path / "model")
+
+
+def test_a_model_is_made_ready_once_and_stored(tmp_path):
+    make("local-nbnn").fit(*clusters()).save(tmp_path / "model")
+    notes = []
+    opened = load(tmp_path / "model")
+    prepare_to_reject(opened.fitted(), note=notes.append)
+    assert [note.partition(": ")[2][:17] for note in notes] == ["calibrating, once"]
+    (answer,) = opened.iter_answers(clusters()[0][:1], reject=0.5)
+    assert answer.is_unknown is False
+    again = load(tmp_path / "model")
+    prepare_to_reject(again.fitted(), note=notes.append)
+    assert len(notes) == 1
+    stored = [model.fitted().calibration.unknown_prominence for model in (opened, again)]
+    assert np.array_equal(*stored)
+    with edit(tmp_path / "model") as model:
+        model.relabel([0, 1, 2], "class 3")
+    again.refresh()
+    prepare_to_reject(again.fitted(), note=notes.append)
+    assert "3 images changed since" in notes[1]
+
+
+def test_a_model_that_cannot_be_stored_is_made_ready_in_memory(tmp_path, monkeypatch):
+    make("local-nbnn").fit(*clusters()).save(tmp_path / "model")
+    opened, notes = load(tmp_path / "model"), []
+    with edit(tmp_path / "model") as model:
+        model.relabel(0, "class 3")
+    prepare_to_reject(opened.fitted(), note=notes.append)
+    assert "not stored: " in notes[1]
+    assert "was changed while it was calibrated" in notes[1]
+    assert opened.fitted().can_reject
+    unsaved = make("local-nbnn").fit(*clusters())
+    prepare_to_reject(unsaved.fitted(), note=notes.append)
+    assert unsaved.fitted().can_reject
 
 
 # ---- the command --------------------------------------------------------------------------------------------------

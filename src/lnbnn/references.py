@@ -55,6 +55,11 @@ class Reference:
     digest: str | None = None
     batch: int = 0
 
+    def as_json(self) -> dict[str, Any]:
+        """The image as plain values."""
+        counts = {"id": self.id, "label": self.label, "n_descriptors": self.n_descriptors}
+        return counts | {"path": self.name, "sha256": self.digest}
+
 
 class References(tuple[Reference, ...]):
     """The labeled images of a model, ids ascending.
@@ -81,6 +86,11 @@ class References(tuple[Reference, ...]):
     def n_descriptors(self) -> int:
         """Of all images together."""
         return sum(image.n_descriptors for image in self)
+
+    def named(self, texts: Iterable[Any]) -> list[Any]:
+        """The labels that texts name, such as those of folders; a text that names no class stays itself."""
+        labels = {str(label): label for label in self.classes.tolist()}
+        return [labels.get(text, text) for text in texts]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import signal
 import sys
@@ -17,18 +18,9 @@ from types import TracebackType
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from lnbnn.cli import (
-    commands_audit,
-    commands_change,
-    commands_data,
-    commands_fit,
-    commands_model,
-    commands_network,
-    commands_reproduce,
-)
-from lnbnn.cli.console import note, say, set_up_log
+from lnbnn.cli import commands_change, commands_data, commands_fit, commands_model, commands_reproduce
+from lnbnn.cli.console import note, say
 from lnbnn.errors import LnbnnError, UnknownNameError
 from lnbnn.escaping import message_text
 from lnbnn.version import __version__
@@ -36,30 +28,7 @@ from lnbnn.version import __version__
 __all__ = ["app", "main"]
 
 
-class _Commands(TyperGroup):
-    """The commands; what they say about words they do not understand is fit for a terminal."""
-
-    def make_context(self, *args: Any, **options: Any) -> Any:
-        with _harmless_messages():
-            return super().make_context(*args, **options)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _harmless_messages():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _harmless_messages() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if hasattr(error, "format_message"):  # of click, which typer may bring along under another name
-            error.message = message_text(error.message)  # type: ignore[attr-defined]
-        raise
-
-
 app = typer.Typer(
-    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -69,6 +38,13 @@ app = typer.Typer(
 
 _debug = False
 _GRACE_S = 3.0  # from a signal to the end of the process, for unfinished files to be removed
+
+
+class _NoteHandler(logging.Handler):
+    """The library's messages, one line each on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
 
 
 def _show_version(wanted: bool) -> None:
@@ -85,9 +61,9 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Recognise images from their local descriptors, with no training (Local NBNN).
+    """Recognize images from their local descriptors, with no training (Local NBNN).
 
-    Put photos in one folder a class (photos/cat/..., photos/dog/...) and run:
+    Put photos in one folder per class (photos/cat/..., photos/dog/...) and run:
 
         lnbnn fit photos model
 
@@ -95,7 +71,7 @@ def options(
     """
     global _debug
     _debug = debug
-    set_up_log(verbose)
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[_NoteHandler()])
 
 
 for command in (
@@ -105,7 +81,7 @@ for command in (
     commands_model.evaluate,
     commands_model.explain,
     commands_model.info,
-    commands_audit.audit,
+    commands_model.audit,
     commands_data.data,
     commands_change.add,
     commands_change.remove,
@@ -119,7 +95,7 @@ for command in (
     commands_data.split,
     commands_data.demo,
     commands_reproduce.reproduce,
-    commands_network.export_onnx,
+    commands_data.export_onnx,
 ):
     app.command()(command)
 
@@ -131,13 +107,14 @@ def main(args: list[str] | None = None) -> None:
     if hasattr(signal, "SIGTERM"):
         signal.signal(signal.SIGTERM, _stop)  # unwinds, so that unfinished files are removed
     _check_streams()
-    warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # reading.images has a limit of its own
+    warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # files.images has a limit of its own
     try:
         try:
             with _ended_by_signals():
-                app(args=args, prog_name="lnbnn")
+                code = app(args=args, prog_name="lnbnn", standalone_mode=False)
         finally:
             _flush_results()
+        sys.exit(code)
     except BrokenPipeError:  # the reader of our output has gone
         sys.exit(1)
     except (LnbnnError, OSError, MemoryError) as error:
@@ -147,6 +124,14 @@ def main(args: list[str] | None = None) -> None:
         text = str(error) if isinstance(error, LnbnnError) else _system_error(error)
         note(f"lnbnn: error: {text.strip()}")
         sys.exit(2 if isinstance(error, UnknownNameError) else 1)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # of click, which typer may bring along under another name
+            raise
+        from typer.rich_utils import rich_format_error
+
+        error.message = message_text(error.message)  # type: ignore[attr-defined]
+        rich_format_error(error)  # type: ignore[arg-type]
+        sys.exit(error.exit_code)  # type: ignore[attr-defined]
 
 
 def _show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

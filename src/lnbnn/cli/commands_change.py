@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lnbnn.cli.arguments import Cache, Jobs, ModelDir, Strict, TrustNetwork
 from lnbnn.cli.console import (
+    Cache,
+    Force,
     Format,
-    ProgressBars,
+    Jobs,
+    ModelDir,
+    Strict,
+    TrustNetwork,
     human_bytes,
     note,
+    open_cache,
     print_csv,
     print_json,
     print_table,
+    progress_bars,
     report_skipped,
     say,
 )
@@ -53,25 +59,22 @@ def add(
     """
     from lnbnn.data.folder import find_images
     from lnbnn.model.changes import edit
-    from lnbnn.reading.store import FeatureStore
 
     images, notes = find_images(paths)
     for text in notes:
         note(text)
-    with ProgressBars() as progress, edit(model, trust_network=trust_network) as editor:
+    with progress_bars() as progress, edit(model, trust_network=trust_network) as editor:
         added = editor.add(
             images,
             [editor.label_of(label)] * len(images),
             on_error="raise" if strict else "skip",
             n_jobs=jobs,
-            store=None if cache is None else FeatureStore(cache),
+            store=open_cache(cache),
             progress=progress,
         )
         n_images = len(editor.images)
     if format is Format.json:
-        doubles = [list(double) for double in editor.doubles]
-        skipped = [list(entry) for entry in editor.skipped]
-        print_json({"added": [_as_json(image) for image in added], "doubles": doubles, "skipped": skipped})
+        print_json(editor.as_json())
     elif format is Format.csv:
         _write_csv(added)
     elif added:
@@ -144,7 +147,8 @@ def list_(
 ) -> None:
     """List the images of a model: id, class, number of descriptors, where it was read from.
 
-    With --format json, one object a line: {"id": ..., "label": ..., "n_descriptors": ..., "path": ..., "sha256": ...}.
+    With --format json, one object per line:
+    {"id": ..., "label": ..., "n_descriptors": ..., "path": ..., "sha256": ...}.
     """
     from lnbnn.errors import InvalidInputError
     from lnbnn.model.changes import list_images
@@ -154,7 +158,7 @@ def list_(
         raise InvalidInputError(f"no image of {model} has the label {label!r}.")
     if format is Format.json:
         for image in images:
-            print_json(_as_json(image))
+            print_json(image.as_json())
     elif format is Format.csv:
         _write_csv(images)
     else:
@@ -173,20 +177,10 @@ def check(
     """Verify a model: every checksum, every count, and that it opens. Ends with 1 if anything is wrong."""
     from lnbnn.model.changes import check_model
 
-    with ProgressBars() as progress:
+    with progress_bars() as progress:
         report = check_model(model, trust_network=trust_network, progress=progress)
     if format is Format.json:
-        print_json(
-            {
-                "whole": not report.problems,
-                "problems": list(report.problems),
-                "generation": report.generation,
-                "n_files": report.n_files,
-                "n_bytes": report.n_bytes,
-                "n_images": report.n_images,
-                "n_descriptors": report.n_descriptors,
-            }
-        )
+        print_json(report.as_json())
     elif format is Format.csv:
         print_csv([["problem"], *([text] for text in report.problems)])
     elif not report.problems:
@@ -204,7 +198,7 @@ def merge(
     first: ModelDir,
     second: Annotated[Path, typer.Argument(help="Another model of the same settings.", show_default=False)],
     output: Annotated[Path, typer.Argument(help="The model folder to make.", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a model that is there already.")] = False,
+    force: Force = False,
     trust_network: TrustNetwork = False,
 ) -> None:
     """Make one model of the images of two that have the same method and settings.
@@ -214,7 +208,7 @@ def merge(
     from lnbnn.model.changes import list_images
     from lnbnn.model.changes import merge as merge_models
 
-    with ProgressBars() as progress:
+    with progress_bars() as progress:
         doubles = merge_models(first, second, output, overwrite=force, trust_network=trust_network, progress=progress)
     if doubles:
         note(f"{_images(len(doubles))} of {second} left out: the same are in {first}")
@@ -223,13 +217,13 @@ def merge(
 
 
 def compact(model: ModelDir, trust_network: TrustNetwork = False) -> None:
-    """Write a model's files anew: without what was removed, with what was added in the index.
+    """Rewrite a model's files: without what was removed, with what was added in the index.
 
-    An index that has outgrown its training is trained anew. Models do this by themselves when it is worth it.
+    An index that has outgrown its training is trained again. Models do this by themselves when it is worth it.
     """
     from lnbnn.model.changes import compact as compact_model
 
-    with ProgressBars() as progress:
+    with progress_bars() as progress:
         before, after = compact_model(model, trust_network=trust_network, progress=progress)
     say(f"{model}: {human_bytes(before)} before, {human_bytes(after)} now")
 
@@ -243,7 +237,7 @@ def calibrate(model: ModelDir, trust_network: TrustNetwork = False) -> None:
     from lnbnn.model.changes import calibrate as calibrate_model
     from lnbnn.model.changes import list_images
 
-    with ProgressBars() as progress:
+    with progress_bars() as progress:
         calibrate_model(model, trust_network=trust_network, progress=progress)
     say(f"{model}: calibrated on {_images(len(list_images(model)))}")
 
@@ -259,16 +253,6 @@ def _parse_ids(*given: list[str] | None) -> list[int]:
             raise typer.BadParameter(f"expected ids of images, whole numbers; got {text[:60]!r}", param_hint="--image")
         ids.append(int(text))
     return ids
-
-
-def _as_json(image: Reference) -> dict[str, Any]:
-    return {
-        "id": image.id,
-        "label": image.label,
-        "n_descriptors": image.n_descriptors,
-        "path": image.name,
-        "sha256": image.digest,
-    }
 
 
 def _write_csv(images: list[Reference]) -> None:

@@ -1,4 +1,4 @@
-"""Commands around data: data, extract, split, demo."""
+"""Commands around models: data, extract, split, demo, export-onnx."""
 
 from __future__ import annotations
 
@@ -8,10 +8,21 @@ from typing import Annotated
 
 import typer
 
-from lnbnn.cli.arguments import DescriptorParams, Images, Jobs, Strict
-from lnbnn.cli.console import ProgressBars, note, parse_params, report_skipped, say, usage_errors
+from lnbnn.cli.console import (
+    DescriptorParams,
+    Images,
+    Jobs,
+    Strict,
+    note,
+    parse_params,
+    progress_bars,
+    read_set,
+    report_skipped,
+    say,
+    usage_errors,
+)
 
-__all__ = ["data", "demo", "extract", "split"]
+__all__ = ["data", "demo", "export_onnx", "extract", "split"]
 
 
 def data(
@@ -34,7 +45,7 @@ def data(
 
     check_folder(folder)
     kind = resolve(DATASETS, name, "set of images")
-    with ProgressBars() as progress:
+    with progress_bars() as progress:
         images = fetch_set(kind, folder, progress)
     for text in images.notes:
         note(text)
@@ -54,7 +65,6 @@ def extract(
 
     Entries are found again by the image's content and all settings; a run that was stopped goes on where it was.
     """
-    from lnbnn.data.folder import read_images
     from lnbnn.descriptors import make_descriptor
     from lnbnn.errors import ImageReadError
     from lnbnn.files.outputs import check_folder
@@ -64,13 +74,11 @@ def extract(
     with usage_errors():
         extractor = make_descriptor(descriptor, parse_params(descriptor_param, "--descriptor-param"))
     check_folder(cache)
-    data = read_images(images)
-    for text in data.notes:
-        note(text)
+    data = read_set(images)
     skipped = []
     n_descriptors = 0
     start = time.perf_counter()
-    with ProgressBars() as progress:
+    with progress_bars() as progress:
         found = iter_features(data.paths, extractor, n_jobs=jobs, store=FeatureStore(cache))
         for done, features in enumerate(found, start=1):
             if isinstance(features, ImageReadError):
@@ -92,9 +100,9 @@ def extract(
 def split(
     images: Images,
     output: Annotated[Path, typer.Argument(help="Folder for train.csv and test.csv.", show_default=False)],
-    train: Annotated[int, typer.Option(min=1, help="Training images a class.")] = 15,
+    train: Annotated[int, typer.Option(min=1, help="Training images per class.")] = 15,
     test: Annotated[
-        int | None, typer.Option(min=1, help="Test images a class at most; default: all others.", show_default=False)
+        int | None, typer.Option(min=1, help="Test images per class at most; default: all others.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another split.")] = 0,
 ) -> None:
@@ -106,14 +114,12 @@ def split(
 
     lnbnn evaluate model split/test.csv
     """
-    from lnbnn.data.folder import read_images, write_list
+    from lnbnn.data.folder import write_list
     from lnbnn.data.splits import split_images
     from lnbnn.files.outputs import check_folder
 
     check_folder(output)
-    data = read_images(images)
-    for text in data.notes:
-        note(text)
+    data = read_set(images)
     parts = split_images(data, n_train=train, n_test=test, seed=seed)
     output.mkdir(parents=True, exist_ok=True)
     for name, part in zip(("train.csv", "test.csv"), parts, strict=True):
@@ -139,8 +145,7 @@ def demo(
     from lnbnn.lab.demo import run_demo
 
     check_folder(output)
-
-    with ProgressBars() as progress:
+    with progress_bars() as progress:
         report = run_demo(output, data=data, descriptor=descriptor, seed=seed, progress=progress)
     for text in report.notes:
         note(text)
@@ -157,3 +162,31 @@ def demo(
     say(f"mean per-class accuracy: {100 * result.mean_per_class_accuracy:.1f} %")
     for path in report.pictures:
         say(f"picture: {path}")
+
+
+def export_onnx(
+    descriptor: Annotated[str, typer.Argument(help="timm:MODEL[@LAYER], or deep[@LAYER].", show_default=False)],
+    output: Annotated[Path, typer.Argument(help="The network file to write (.onnx).", show_default=False)],
+    descriptor_param: DescriptorParams = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file that is there already.")] = False,
+) -> None:
+    """Write a network as one ONNX file that runs without PyTorch.
+
+    The file says how its pictures are prepared, so that it is used as it is:
+
+        lnbnn export-onnx timm:resnet50 resnet50.onnx
+
+        lnbnn fit photos model --descriptor onnx:resnet50.onnx
+    """
+    from lnbnn.descriptors import make_descriptor
+    from lnbnn.files.atomic import atomic_path
+    from lnbnn.files.outputs import check_file
+
+    if output.exists() and not force:
+        raise typer.BadParameter(f"{output} is there already; choose another name, or replace it (--force)")
+    check_file(output)
+    network = make_descriptor(descriptor, parse_params(descriptor_param, "--descriptor-param"))
+    data, difference = network.onnx_file()
+    with atomic_path(output) as partial:
+        partial.write_bytes(data)
+    say(f"{output}: {len(data) / 2**20:.1f} MiB, features differ by at most {difference:.1g} (relative)")

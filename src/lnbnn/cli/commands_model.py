@@ -1,34 +1,39 @@
-"""Commands that use a model: predict, evaluate, explain, info."""
+"""Commands that use a model: predict, evaluate, explain, info, audit."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lnbnn.cli.arguments import Cache, Images, Jobs, ModelDir, Strict, TrustNetwork
 from lnbnn.cli.console import (
+    Cache,
     Format,
-    ProgressBars,
+    Images,
+    Jobs,
+    ModelDir,
+    Strict,
+    TrustNetwork,
     human_bytes,
     human_number,
     note,
+    open_cache,
     print_csv,
     print_json,
     print_table,
+    progress_bars,
+    read_set,
     report_skipped,
     say,
 )
+from lnbnn.escaping import json_text
 
 if TYPE_CHECKING:
-    from lnbnn.classifiers.base import Classifier
-    from lnbnn.model.answers import Answer
+    from lnbnn.trust.audit import Audit
+    from lnbnn.trust.evaluation import Evaluation
 
-__all__ = ["evaluate", "explain", "info", "predict"]
-
-UNKNOWN = "unknown"
-"""The answer to an image that was rejected."""
+__all__ = ["audit", "evaluate", "explain", "info", "predict"]
 
 
 def predict(
@@ -50,7 +55,7 @@ def predict(
 ) -> None:
     """Say which class each image belongs to.
 
-    With --format json, one object a line as soon as it is known:
+    With --format json, one object per line as soon as it is known:
     {"path": ..., "label": ..., "ranking": [[label, score], ...]}, best first. The score is the evidence summed over
     the image's descriptors: higher is better, comparable within one image. Of a model after lnbnn calibrate,
     "probability" is that of the answer, and "false_accept_rate" the smallest --reject that accepts it. With --reject
@@ -59,22 +64,24 @@ def predict(
     from lnbnn.classifiers import load
     from lnbnn.data.folder import find_images
     from lnbnn.errors import ImageReadError
+    from lnbnn.model.answers import UNKNOWN
 
     classifier = load(model, trust_network=trust_network).set_params(n_jobs=jobs)
     images, notes = find_images(paths)
     for text in notes:
         note(text)
     if reject is not None:
+        from lnbnn.model.changes import prepare_to_reject
+
         if not 0.0 < reject < 1.0:
             raise typer.BadParameter(f"expected a rate between 0 and 1; got {reject}", param_hint="--reject")
-        classifier = _ready_to_reject(model, classifier, trust_network)
-    is_calibrated = classifier.fitted().is_calibrated
-    skipped = []
-    columns = ["score", *(["probability"] if is_calibrated else [])]
-    rows = []
+        with progress_bars() as progress:
+            prepare_to_reject(classifier.fitted(), note=note, progress=progress)
+    columns = ["score", *(["probability"] if classifier.fitted().is_calibrated else [])]
+    skipped, rows = [], []
     if format is Format.csv:
         print_csv([["path", "rank", "label", *columns, *([] if reject is None else ["is_unknown"])]])
-    with ProgressBars() as progress:
+    with progress_bars() as progress:
         for done, answer in enumerate(classifier.iter_answers(images, reject=reject), start=1):
             if answer.reason is not None:
                 if strict:
@@ -82,7 +89,7 @@ def predict(
                 skipped.append((answer.name, answer.reason))
             ranking = answer.ranking[:top]
             if format is Format.json:
-                print_json(_answer_json(answer, ranking, reject))
+                print_json(answer.as_json(top))
             elif format is Format.csv:
                 rejected = [] if reject is None else [answer.is_unknown]
                 for rank, entry in enumerate(ranking, start=1):
@@ -90,53 +97,17 @@ def predict(
                 if not ranking:
                     print_csv([[answer.name, "", *("" for _ in columns), "", *rejected]])
             elif ranking:
+                best = [human_number(ranking[0][1]), *(f"{100 * p:.0f} %" for p in answer.probabilities[:1])]
                 shown = ranking if answer.is_unknown else ranking[1:]
                 others = ", ".join(f"{label} {human_number(score)}" for label, score in shown)
-                best = [human_number(ranking[0][1]), *(f"{100 * p:.0f} %" for p in answer.probabilities[:1])]
-                name = UNKNOWN if answer.is_unknown else str(answer.label)
-                rows.append([answer.name, name, *best, *([others] if top > 1 else [])])
+                label = UNKNOWN if answer.is_unknown else answer.label
+                rows.append([answer.name, label, *best, *([others] if top > 1 else [])])
             progress("classifying", done, len(images))
-    if format is Format.table and rows:
+    if rows:
         print_table(["image", "answer", *columns, *([f"next best (of the top {top})"] if top > 1 else [])], rows)
     report_skipped(skipped, len(images))
     if len(skipped) == len(images):
         raise typer.Exit(1)
-
-
-def _answer_json(answer: Answer, ranking: Any, reject: float | None) -> dict[str, Any]:
-    content: dict[str, Any] = {"path": answer.name, "label": answer.label, "ranking": [list(r) for r in ranking]}
-    if reject is not None and answer.reason is None:
-        content |= {"label": UNKNOWN if answer.is_unknown else answer.label, "is_unknown": answer.is_unknown}
-    if answer.probabilities:
-        content["probability"] = answer.probabilities[0]
-    if answer.false_accept_rate is not None:
-        content["false_accept_rate"] = answer.false_accept_rate
-    return content if answer.reason is None else content | {"error": answer.reason}
-
-
-def _ready_to_reject(model: Path, classifier: Classifier, trust_network: bool) -> Classifier:
-    """The classifier, calibrated; what that takes is stored in the model, if it can be written to."""
-    from lnbnn.classifiers import load
-    from lnbnn.errors import InvalidInputError, LnbnnError
-    from lnbnn.model.changes import calibrate as calibrate_model
-
-    if classifier.fitted().can_reject:
-        if 10 * classifier.fitted().n_changes > len(classifier.images_):
-            note(
-                f"{classifier.fitted().n_changes} images changed since the model was calibrated; "
-                f"lnbnn calibrate {model} brings it up to date"
-            )
-        return classifier
-    note(f"{model}: calibrating, once: each image is looked up as if it, and its class, was not known")
-    with ProgressBars() as progress:
-        try:
-            calibrate_model(model, trust_network=trust_network, progress=progress)
-        except InvalidInputError:
-            raise
-        except LnbnnError as error:
-            note(f"not stored: {error}")
-            return classifier.calibrate(unknown=True, progress=progress)
-    return load(model, trust_network=trust_network).set_params(n_jobs=classifier.n_jobs)
 
 
 def evaluate(
@@ -152,50 +123,39 @@ def evaluate(
     strict: Strict = False,
     trust_network: TrustNetwork = False,
 ) -> None:
-    """Classify labelled images and say how many answers are right.
+    """Classify labeled images and say how many answers are right.
 
     The figure is the mean of the per-class accuracies: every class counts the same. With --format json, one object with
     "mean_per_class_accuracy" (0 to 1), "per_class", "n_images" and "seconds".
     """
     from lnbnn.classifiers import load
-    from lnbnn.data.folder import read_images
     from lnbnn.files.outputs import check_folder
-    from lnbnn.reading.store import FeatureStore
     from lnbnn.trust import evaluation as ev
 
     if output is not None:
         check_folder(output)
     classifier = load(model, trust_network=trust_network).set_params(n_jobs=jobs)
-    data = read_images(images)
-    for text in data.notes:
-        note(text)
-    labels = _as_model_labels(classifier, data.labels)
-    unknown = sorted(set(labels) - set(classifier.classes_.tolist()), key=str)
+    data = read_set(images)
+    unknown = sorted(set(data.labels) - set(map(str, classifier.classes_)))
     if unknown:
-        note(f"not in the model, so every image of them counts as wrong: {', '.join(map(str, unknown))}")
-    with ProgressBars() as progress:
+        note(f"not in the model, so every image of them counts as wrong: {', '.join(unknown)}")
+    with progress_bars() as progress:
         result = ev.evaluate(
             classifier,
             data.paths,
-            labels,
+            data.labels,
             on_error="raise" if strict else "skip",
-            store=None if cache is None else FeatureStore(cache),
+            store=open_cache(cache),
             progress=progress,
         )
+    rows = [(str(label), result.n_per_class[label], share) for label, share in result.per_class.items()]
     if format is Format.json:
-        print_json(
-            {
-                "mean_per_class_accuracy": result.mean_per_class_accuracy,
-                "per_class": {str(label): accuracy for label, accuracy in result.per_class.items()},
-                "n_images": result.n_images,
-                "n_skipped": len(result.skipped),
-                "seconds": round(result.seconds, 3),
-            }
-        )
+        print_json(result.as_json())
     elif format is Format.csv:
-        print_csv([["label", "n_images", "accuracy"], *_per_class_rows(result)])
+        print_csv([["label", "n_images", "accuracy"], *rows])
     else:
-        _print_evaluation(result)
+        print_table(["class", "images", "right"], [(label, n, f"{100 * share:.1f} %") for label, n, share in rows])
+        _print_summary(result)
     if output is not None:
         from lnbnn.trust.figures import confusion_figure, save_figure
 
@@ -204,6 +164,16 @@ def evaluate(
         save_figure(confusion_figure(result), output / "confusion.png")
         note(f"confusion matrix: {output / 'confusion.csv'}, {output / 'confusion.png'}")
     report_skipped(result.skipped, len(data))
+
+
+def _print_summary(result: Evaluation) -> None:
+    mistakes = result.confusions(5)
+    if mistakes:
+        say("most frequent mistakes: " + "; ".join(f"{a} taken for {b} ({n})" for a, b, n in mistakes))
+    say(
+        f"mean per-class accuracy {100 * result.mean_per_class_accuracy:.2f} %  "
+        f"({result.n_images} images, {len(result.labels)} classes, {result.seconds:.1f} s)"
+    )
 
 
 def explain(
@@ -235,8 +205,7 @@ def explain(
     check_file(output)
     classifier = load(model, trust_network=trust_network)
     picture = classifier.descriptor_.decode(read_bytes(image), name=str(image))
-    wanted = [None if name is None else _as_model_labels(classifier, [name])[0] for name in (label, against)]
-    evidence = explain_image(classifier, image, label=wanted[0], against=wanted[1])
+    evidence = explain_image(classifier, image, label=label, against=against)
     answer = evidence.ranking[0][0]
     save_figure(evidence_figure(picture, evidence, title=f"{image.name}    answer: {answer}"), output)
     n_for = int((evidence.support > 0).sum())
@@ -252,61 +221,108 @@ def info(
     """Show what a model holds: classes, images, descriptors, settings, size on disk and in memory."""
     from lnbnn.classifiers import load
 
-    classifier = load(model, trust_network=trust_network)
-    per_class: dict[str, list[int]] = {str(label): [0, 0] for label in classifier.classes_}
-    for image in classifier.images_:
-        entry = per_class[str(classifier.classes_[image.label])]
-        entry[0] += 1
-        entry[1] += image.n_descriptors
-    disk = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
-    facts: dict[str, Any] = {
-        "method": classifier.method,
-        "n_classes": len(classifier.classes_),
-        "n_images": len(classifier.images_),
-        "n_descriptors": sum(image.n_descriptors for image in classifier.images_),
-        "index": classifier.describe(),
-        "bytes_on_disk": disk,
-        "bytes_in_memory": classifier.nbytes_,
-        "settings": classifier.plain_params(),
-    }
+    facts = load(model, trust_network=trust_network).fitted().facts()
     if format is Format.json:
-        print_json(
-            facts | {"classes": {name: {"n_images": n, "n_descriptors": d} for name, (n, d) in per_class.items()}}
-        )
+        print_json(facts)
+        return
+    classes, settings = facts.pop("classes"), facts.pop("settings")
+    counts = [(name, *entry.values()) for name, entry in classes.items()]
+    if format is Format.csv:
+        print_csv([["label", "n_images", "n_descriptors"], *counts])
+        return
+    facts |= {name: human_bytes(facts[name]) for name in ("bytes_on_disk", "bytes_in_memory")}
+    rows = [
+        (name.removeprefix("n_").replace("_", " "), f"{value:,}" if isinstance(value, int) else value)
+        for name, value in facts.items()
+    ]
+    rows += [(f"setting {name}", value) for name, value in settings.items()]
+    print_table(["fact", "value"], rows, show_header=False)
+    print_table(["class", "images", "descriptors"], [(name, n, f"{d:,}") for name, n, d in counts])
+
+
+def audit(
+    model: ModelDir,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A page of pictures to write (.html), or .json.", show_default=False),
+    ] = None,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option(help="A folder whose pictures may be on the page; several: repeated.", show_default=False),
+    ] = None,
+    min_probability: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="List labels that are at least this probably wrong.")
+    ] = 0.3,
+    top: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 20,
+    format: Annotated[Format, typer.Option(help="How to print it (csv: the labels that look wrong).")] = Format.table,
+    jobs: Jobs = None,
+    trust_network: TrustNetwork = False,
+) -> None:
+    """Look for mistakes in a model's images: wrong labels, near-duplicates, strangers, confused classes.
+
+    Each image is looked up as if the model did not hold it. Nothing is changed; lnbnn relabel and lnbnn remove do that.
+
+        lnbnn audit model -o audit.html --images photos
+    """
+    from lnbnn.classifiers import load
+    from lnbnn.files.atomic import atomic_path
+    from lnbnn.files.outputs import check_file
+    from lnbnn.trust.audit import audit as audit_model
+    from lnbnn.trust.audit_page import write_audit_page
+
+    ending = "" if output is None else output.suffix.lower()
+    if output is not None:
+        if ending not in {".html", ".htm", ".json"}:
+            raise typer.BadParameter(f"expected a name that ends in .html or .json; got {output.name!r}")
+        check_file(output)
+    with progress_bars() as progress:
+        classifier = load(model, trust_network=trust_network).set_params(n_jobs=jobs)
+        found = audit_model(classifier, min_probability=min_probability, progress=progress)
+    if format is Format.json:
+        print_json(found.as_dict())
     elif format is Format.csv:
-        print_csv([["label", "n_images", "n_descriptors"], *([name, *counts] for name, counts in per_class.items())])
+        names = ["id", "label", "suggested", "probability", "doubt", "closest_id", "name"]
+        print_csv([names, *([getattr(suspect, name) for name in names] for suspect in found.suspects)])
     else:
-        facts |= {"bytes_on_disk": human_bytes(disk), "bytes_in_memory": human_bytes(classifier.nbytes_)}
-        settings = facts.pop("settings")
-        rows = [
-            (name.removeprefix("n_").replace("_", " "), f"{value:,}" if isinstance(value, int) else value)
-            for name, value in facts.items()
-        ]
-        rows += [(f"setting {name}", value) for name, value in settings.items()]
-        print_table(["fact", "value"], rows, show_header=False)
-        print_table(["class", "images", "descriptors"], [(name, n, f"{d:,}") for name, (n, d) in per_class.items()])
+        _print_audit(found, top)
+    if output is None:
+        return
+    if ending == ".json":
+        with atomic_path(output) as partial:
+            partial.write_text(json_text(found.as_dict(), indent=1) + "\n", encoding="utf-8")
+    else:
+        n_missing = write_audit_page(output, found, model=str(model), folders=images or [])
+        if n_missing:
+            note(f"{n_missing} pictures are not on the page; name the folders they are in: --images FOLDER")
+    note(f"audit: {output}")
 
 
-def _as_model_labels(classifier: Classifier, labels: Any) -> list[Any]:
-    """Folder names as the model's labels: whole numbers where the model was fitted on such."""
-    if classifier.classes_.dtype.kind not in "iu":
-        return list(labels)
-    by_name = {str(label): label for label in classifier.classes_.tolist()}
-    return [by_name.get(label, label) for label in labels]
-
-
-def _per_class_rows(result: Any) -> list[tuple[str, int, float]]:
-    counts = dict(zip(result.labels, result.confusion.sum(axis=1).tolist(), strict=True))
-    return [(str(label), counts[label], accuracy) for label, accuracy in result.per_class.items()]
-
-
-def _print_evaluation(result: Any) -> None:
-    rows = [(label, n_images, f"{100 * accuracy:.1f} %") for label, n_images, accuracy in _per_class_rows(result)]
-    print_table(["class", "images", "right"], rows)
-    mistakes = result.confusions(5)
-    if mistakes:
-        say("most frequent mistakes: " + "; ".join(f"{a} taken for {b} ({n})" for a, b, n in mistakes))
-    say(
-        f"mean per-class accuracy {100 * result.mean_per_class_accuracy:.2f} %  "
-        f"({result.n_images} images, {len(result.labels)} classes, {result.seconds:.1f} s)"
-    )
+def _print_audit(found: Audit, top: int) -> None:
+    wrong = [
+        (s.id, s.label, s.suggested, f"{100 * s.probability:.0f} %", f"{s.closest_id} ({s.closest_label})", s.name)
+        for s in found.suspects
+    ]
+    alike = [
+        (
+            d.id,
+            d.label,
+            d.other_id,
+            d.other_label,
+            "same bytes" if d.same_bytes else f"{100 * d.share:.0f} %",
+            f"{d.name}, {d.other_name}",
+        )
+        for d in found.near_duplicates
+    ]
+    strange = [(s.id, s.label, s.rank, s.name) for s in found.strangers]
+    confused = [(c.label, c.answer, c.n_images, f"{100 * c.share:.0f} %") for c in found.confused]
+    for title, columns, rows in (
+        ("labels that look wrong", ["id", "label", "looks like", "wrong with", "most like image", "image"], wrong),
+        ("near-duplicates", ["id", "label", "id", "label", "alike", "images"], alike),
+        ("images that nothing resembles", ["id", "label", "rank of its label", "image"], strange),
+        ("classes that are confused", ["class", "taken for", "images", "share of the class"], confused),
+    ):
+        more = f", the first {top}" if len(rows) > top else ""
+        say(f"{title}: {len(rows)}{more}")
+        if rows:
+            print_table(columns, rows[:top])
+    say(f"{found.n_images} images of {found.n_classes} classes; {100 * found.accuracy:.1f} % got their label back")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lnbnn.cli.console import ProgressBars, note, say
+from lnbnn.cli.console import note, progress_bars, say
 from lnbnn.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _reproduce_one(
     warning = " (quick: the figures mean nothing)" if dataset.endswith("-quick") else ""
     say("")
     say(f"{experiment.name}: {experiment.title}{warning}")
-    with ProgressBars() as progress:
+    with progress_bars() as progress:
         lab = Lab(dataset, images, runs, progress=progress)
         record = lab.run(experiment, settings, command=command, name=label, finished=finished, on_part=_tell)
     write_record(output / f"{label}.json", record)

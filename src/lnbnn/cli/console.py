@@ -1,43 +1,90 @@
-"""What the commands share: results on stdout, everything else on stderr, progress bars, errors as one line."""
+"""What the commands share: arguments and options, results on stdout, everything else on stderr, progress bars."""
 
 from __future__ import annotations
 
 import csv
 import enum
-import logging
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lnbnn.descriptors import DESCRIPTORS
 from lnbnn.errors import InvalidInputError
 from lnbnn.escaping import cell_text, csv_cell, json_text, line_text, message_text
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from lnbnn.data.folder import LabelledImages
+    from lnbnn.reading.store import FeatureStore
 
 __all__ = [
+    "DESCRIPTOR_NAMES",
+    "Cache",
+    "DescriptorParams",
+    "Force",
     "Format",
-    "ProgressBars",
+    "Images",
+    "Jobs",
+    "ModelDir",
+    "Strict",
+    "TrustNetwork",
     "human_bytes",
     "human_number",
     "note",
+    "open_cache",
     "parse_bytes",
     "parse_params",
     "print_csv",
     "print_json",
     "print_table",
+    "progress_bars",
+    "read_set",
     "report_skipped",
     "say",
-    "set_up_log",
     "usage_errors",
 ]
 
 _MAX_LISTED = 20
+
+
+# ---- arguments and options ------------------------------------------------------------------------------------------
+
+DESCRIPTOR_NAMES = ", ".join(
+    {"deep@": "deep@LAYER", "onnx:": "onnx:PATH[@OUTPUT]", "timm:": "timm:MODEL[@LAYER]"}.get(name, name)
+    for name in DESCRIPTORS
+)
+"""What can be given as a descriptor, for the help."""
+
+ModelDir = Annotated[Path, typer.Argument(help="A model folder made by **lnbnn fit**.", show_default=False)]
+Images = Annotated[
+    Path,
+    typer.Argument(
+        help="A folder with one sub-folder of pictures per class, or a CSV list (path,label) from lnbnn split.",
+        show_default=False,
+    ),
+]
+DescriptorParams = Annotated[
+    list[str] | None,
+    typer.Option("--descriptor-param", "-D", metavar="NAME=VALUE", help="e.g. -D step_px=3 -D bin_sizes=4,6,9"),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="Threads; default: all cores.", show_default=False)
+]
+Cache = Annotated[
+    Path | None, typer.Option("--cache", help="Feature cache folder, used and filled.", show_default=False)
+]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace a model that is there already.")]
+TrustNetwork = Annotated[
+    bool,
+    typer.Option(
+        "--trust-network", help="Run the network that the model names outside its folder, or download it; see docs."
+    ),
+]
 
 
 class Format(enum.StrEnum):
@@ -46,6 +93,28 @@ class Format(enum.StrEnum):
     table = "table"
     json = "json"
     csv = "csv"
+
+
+def read_set(images: Path) -> LabelledImages:
+    """The labeled images of a folder or list; what was passed over is noted."""
+    from lnbnn.data.folder import read_images
+
+    data = read_images(images)
+    for text in data.notes:
+        note(text)
+    return data
+
+
+def open_cache(folder: Path | None) -> FeatureStore | None:
+    """The feature cache, if one is wanted."""
+    if folder is None:
+        return None
+    from lnbnn.reading.store import FeatureStore
+
+    return FeatureStore(folder)
+
+
+# ---- output ---------------------------------------------------------------------------------------------------------
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, show_header: bool = True) -> None:
@@ -72,7 +141,7 @@ def say(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object a line on stdout, at once."""
+    """One JSON object per line on stdout, at once."""
     text = json_text(value)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -107,6 +176,46 @@ def human_bytes(n: float) -> str:
     return f"{n:.1f} TiB"
 
 
+def human_number(value: float) -> str:
+    """A score to read: 568575.0 -> '568,575', -0.03121 -> '-0.0312'."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """The ``progress`` argument of the library's long steps: a bar per stage, with rate and time left, on stderr.
+
+    Nothing is shown when stderr is not a terminal.
+    """
+    if not sys.stderr.isatty():
+        yield lambda stage, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    tasks: dict[str, TaskID] = {}
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+    ) as bars:
+
+        def show(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(message_text(stage), total=total, rate="")
+            speed = bars.tasks[tasks[stage]].speed
+            bars.update(tasks[stage], completed=done, total=total, rate=f"{speed:.1f}/s" if speed else "")
+
+        yield show
+
+
+# ---- parsing --------------------------------------------------------------------------------------------------------
+
+
 def parse_bytes(text: str | None, option: str) -> int | None:
     """'1.5GiB' -> 1610612736; K, M, G and T count in 1024s, with or without iB or B."""
     if text is None:
@@ -116,11 +225,6 @@ def parse_bytes(text: str | None, option: str) -> int | None:
     if not 1 <= size < 1 << 63:
         raise typer.BadParameter(f"expected a size such as 800MiB or 2GiB; got {text!r}", param_hint=option)
     return int(size)
-
-
-def human_number(value: float) -> str:
-    """A score to read: 568575.0 -> '568,575', -0.03121 -> '-0.0312'."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def parse_params(given: list[str] | None, option: str) -> dict[str, Any]:
@@ -156,53 +260,6 @@ def _shortened(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)")
 
 
-class ProgressBars:
-    """Bars with rate and time left on stderr, one a stage; nothing when stderr is not a terminal.
-
-    An instance is the ``progress`` argument of the library's long steps.
-    """
-
-    def __init__(self) -> None:
-        self._bars: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> Self:
-        if sys.stderr.isatty():
-            self._bars = _bars()
-            self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        if self._bars is None:
-            return
-        if stage not in self._tasks:
-            self._tasks[stage] = self._bars.add_task(message_text(stage), total=total, rate="")
-        task = self._tasks[stage]
-        speed = self._bars.tasks[task].speed
-        self._bars.update(task, completed=done, total=total, rate=f"{speed:.1f}/s" if speed else "")
-
-
-def _bars() -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=Console(file=sys.stderr),
-        transient=True,
-    )
-
-
 @contextmanager
 def usage_errors() -> Iterator[None]:
     """Settings that make no sense are errors of the command line (exit code 2)."""
@@ -210,15 +267,3 @@ def usage_errors() -> Iterator[None]:
         yield
     except InvalidInputError as error:
         raise typer.BadParameter(str(error)) from error
-
-
-class _NoteHandler(logging.Handler):
-    """The library's messages, one line each on stderr."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        note(record.getMessage())
-
-
-def set_up_log(verbose: bool) -> None:
-    """Show the library's messages."""
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[_NoteHandler()])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from lnbnn.classifiers.local_nbnn import LocalNBNN
+from lnbnn.classifiers.options import fit_options
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
 from lnbnn.descriptors import make_descriptor
@@ -71,6 +72,15 @@ class Trial:
     accuracy: float
     ms_an_image: float
     memory_bytes: int
+
+    @property
+    def options(self) -> str:
+        """The settings as options of ``lnbnn fit``."""
+        return fit_options(self.settings)
+
+    def as_json(self) -> dict[str, Any]:
+        """The trial as plain values."""
+        return asdict(self) | {"options": self.options}
 
 
 def tune(
@@ -162,7 +172,9 @@ def _try(model: LocalNBNN, settings: dict[str, Any], asked: LabelledImages, memo
             features = features_of(path, model.descriptor_)
         except ImageReadError:
             return None, 0.0
-        answer = model.classes_[np.argmax(model._scores(features))] if len(features) else None
+        answer = (
+            model.classes_[np.argmax(model.method_.scores(model.image_features(features)))] if len(features) else None
+        )
         return answer, 1000 * (time.thread_time() - start)
 
     found = list(map_in_order(work, asked.paths, model.n_jobs))

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lnbnn.descriptors import Descriptor, open_descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
@@ -19,13 +19,24 @@ from lnbnn.methods import INCREMENTAL
 from lnbnn.model.batches import write_batch
 from lnbnn.model.folder import damaged_files, open_model, read_manifest
 from lnbnn.model.manifest import calibration_fields, image_fields, next_id_of, parse_images
-from lnbnn.model.model import load_model
 from lnbnn.model.references_editor import ReferenceEditor
 from lnbnn.model.writer import ModelWriter, change_model, check_target
 from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import Reference
 
-__all__ = ["CheckReport", "calibrate", "check_model", "compact", "edit", "list_images", "merge"]
+if TYPE_CHECKING:
+    from lnbnn.model.model import Model
+
+__all__ = [
+    "CheckReport",
+    "calibrate",
+    "check_model",
+    "compact",
+    "edit",
+    "list_images",
+    "merge",
+    "prepare_to_reject",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -115,7 +126,7 @@ def _rewrite(writer: ModelWriter, *, full: bool, trust_network: bool, progress: 
         raise ModelFormatError(
             f"{writer.folder / name}: its checksum is wrong, the file is damaged; fit the model again."
         )
-    model = load_model(writer.folder, trust_network=trust_network)
+    model = _load(writer.folder, trust_network)
     assert model.snapshot is not None
     lock = model.snapshot.lock
     model.method.compact(full=full, progress=progress)
@@ -138,20 +149,54 @@ def compact(
         return before, _n_bytes(writer.manifest)
 
 
+def _load(path: str | os.PathLike[str], trust_network: bool) -> Model:
+    from lnbnn.model.model import load_model  # here: most changes need no method, and what it loads takes a while
+
+    return load_model(path, trust_network=trust_network)
+
+
 def _n_bytes(manifest: dict[str, Any]) -> int:
     return sum(size for size, _ in manifest["files"].values())
 
 
 def calibrate(path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress) -> None:
     """Calibrate a model in its folder: probabilities, and what it takes to tell images of unknown classes."""
-    model = load_model(path, trust_network=trust_network)
-    assert model.snapshot is not None
-    opened = model.snapshot.manifest["generation"]
+    model = _load(path, trust_network)
     model.calibrate(unknown=True, progress=progress)
+    _store_calibration(model)
+
+
+def _store_calibration(model: Model) -> None:
+    assert model.snapshot is not None
+    path = model.snapshot.folder
     with change_model(path) as writer:
-        if writer.manifest["generation"] != opened:
+        if writer.manifest["generation"] != model.snapshot.manifest["generation"]:
             raise LnbnnError(f"{path}: the model was changed while it was calibrated; calibrate it again.")
         writer.commit({**writer.manifest, **calibration_fields(model.calibration), "n_changes": 0})
+
+
+def prepare_to_reject(
+    model: Model, *, note: Callable[[str], None] = _logger.warning, progress: Progress = no_progress
+) -> None:
+    """Calibrate a model that cannot reject yet, once: where it was opened from a folder, it is stored there if it can.
+
+    ``note`` is told what is done, and when so many images changed since that calibrating again would be worth it.
+    """
+    where = "the model" if model.snapshot is None else str(model.snapshot.folder)
+    if model.can_reject:
+        if 10 * model.n_changes > len(model.references):
+            note(
+                f"{model.n_changes} images changed since the model was calibrated; "
+                f"lnbnn calibrate {where} brings it up to date"
+            )
+        return
+    note(f"{where}: calibrating, once: each image is looked up as if it, and its class, was not known")
+    model.calibrate(unknown=True, progress=progress)
+    if model.snapshot is not None:
+        try:
+            _store_calibration(model)
+        except LnbnnError as error:
+            note(f"not stored: {error}")
 
 
 def list_images(path: str | os.PathLike[str]) -> list[Reference]:
@@ -183,7 +228,7 @@ def merge(
         The images that both have.
     """
     check_target(target, overwrite=overwrite)
-    model, other = (load_model(path, trust_network=trust_network) for path in (first, second))
+    model, other = (_load(path, trust_network) for path in (first, second))
     doubles = model.absorb(other, progress=progress)
     model.save(target, overwrite=overwrite)
     return doubles
@@ -200,6 +245,12 @@ class CheckReport:
     n_descriptors: int
     problems: tuple[str, ...]
 
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return {"whole": not self.problems, "problems": list(self.problems)} | {
+            name: value for name, value in asdict(self).items() if name != "problems"
+        }
+
 
 def check_model(
     path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress
@@ -212,7 +263,7 @@ def check_model(
     n_images = n_descriptors = 0
     if not problems:
         try:
-            model = load_model(path, trust_network=trust_network)
+            model = _load(path, trust_network)
             problems += model.inconsistencies()
             n_images, n_descriptors = len(model.references), model.references.n_descriptors
         except LnbnnError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from lnbnn.descriptors.base import Descriptor
@@ -13,7 +14,15 @@ from lnbnn.reading.extraction import ImageLike, Progress, iter_read, name_of, no
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import MAX_IMAGES, Reference
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "ReadImage"]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadImage(ImageFeatures):
+    """Features that stand for the image they were read from: with its name, and the digest of its content."""
+
+    name: str
+    digest: str
 
 
 class Intake:
@@ -56,7 +65,10 @@ class Intake:
             raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
         next_id = first_id
         for position, found in enumerate(iter_read(images, self.descriptor, n_jobs=n_jobs, store=store)):
-            name = name_of(images[position], position)
+            image = images[position]
+            name = name_of(image, position)
+            if isinstance(image, ReadImage):
+                name, found = image.name, (image, image.digest)
             if isinstance(found, ImageReadError):
                 if on_error == "raise":
                     raise found

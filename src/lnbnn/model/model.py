@@ -409,6 +409,26 @@ class Model:
         """Bytes of memory that the model takes, memory-mapped parts included."""
         return self.method.nbytes
 
+    def facts(self) -> dict[str, Any]:
+        """What the model holds, as plain values; the bytes on disk are None for a model that was not opened."""
+        files = [] if self.snapshot is None else [file for file in self.snapshot.folder.rglob("*") if file.is_file()]
+        classes = {str(label): {"n_images": 0, "n_descriptors": 0} for label in self.references.classes}
+        for image in self.references:
+            counts = classes[str(image.label)]
+            counts["n_images"] += 1
+            counts["n_descriptors"] += image.n_descriptors
+        return {
+            "method": self.settings.method,
+            "n_classes": len(classes),
+            "n_images": len(self.references),
+            "n_descriptors": self.references.n_descriptors,
+            "index": self.describe(),
+            "bytes_on_disk": sum(file.stat().st_size for file in files) if files else None,
+            "bytes_in_memory": self.nbytes,
+            "settings": self.plain_params(),
+            "classes": classes,
+        }
+
 
 def settings_of(snapshot: Snapshot) -> tuple[Any, Descriptor]:
     """The settings (a classifier that is not fitted) and the descriptor that a manifest names."""

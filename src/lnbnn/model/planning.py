@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from lnbnn.classifiers.base import Classifier
-from lnbnn.classifiers.matching import MatchingClassifier
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.reading.extraction import ImageLike, iter_features
+from lnbnn.model.intake import ReadImage
+from lnbnn.reading.extraction import ImageLike, iter_read, name_of
 from lnbnn.reading.store import FeatureStore
 
 __all__ = ["FitPlan", "plan_fit"]
@@ -37,6 +37,8 @@ class FitPlan:
         The most memory that the fit holds at once.
     step_px : int or None
         The grid that keeps the limit; None where the descriptor's own does.
+    images : list
+        The images to fit, those that were looked at read already: a fit of this list reads each file once.
     """
 
     n_images: int
@@ -44,10 +46,11 @@ class FitPlan:
     index_bytes: int
     memory_bytes: int
     step_px: int | None = None
+    images: list[ImageLike] = field(default_factory=list, compare=False, repr=False)
 
 
 def plan_fit(
-    classifier: Classifier,
+    classifier: Any,
     images: Sequence[ImageLike],
     *,
     max_memory: int | None = None,
@@ -56,9 +59,9 @@ def plan_fit(
     """How many descriptors and bytes ``classifier.fit`` of these images will take; None for methods without an index.
 
     With ``max_memory`` (bytes), the smallest ``step_px`` that keeps the limit is looked for: a coarser grid thins the
-    descriptors evenly. The classifier is not changed.
+    descriptors evenly. The images looked at are read once per grid tried. The classifier is not changed.
     """
-    if not isinstance(classifier, MatchingClassifier):
+    if "index" not in classifier.param_names():
         return None
     classifier.check_settings()
     descriptor = classifier.make_descriptor()
@@ -70,7 +73,9 @@ def plan_fit(
             f"the fit takes about {plan.memory_bytes >> 20} MiB, more than the limit of {max_memory >> 20} MiB, and "
             f"descriptor {descriptor.name!r} has no grid to make coarser; use fewer images."
         )
-    for step_px in _steps(descriptor.step_px, plan.memory_bytes / max_memory):
+    # descriptors go with the inverse square of the step: steps below the first cannot keep the limit
+    first = max(descriptor.step_px + 1, math.floor(descriptor.step_px * math.sqrt(plan.memory_bytes / max_memory)))
+    for step_px in range(min(first, _MAX_STEP_PX), _MAX_STEP_PX + 1):
         coarser = type(descriptor).from_params(descriptor.settings() | {"step_px": step_px})
         plan = replace(_estimate(classifier, coarser, images, store), step_px=step_px)
         if plan.memory_bytes <= max_memory:
@@ -81,24 +86,22 @@ def plan_fit(
     )
 
 
-def _steps(step_px: int, excess: float) -> list[int]:
-    """Coarser grids to try; descriptors go with the inverse square, so that the first few cannot keep the limit."""
-    first = max(step_px + 1, math.floor(step_px * math.sqrt(excess)))
-    return list(range(min(first, _MAX_STEP_PX), _MAX_STEP_PX + 1))
-
-
 def _estimate(
-    classifier: MatchingClassifier, descriptor: Descriptor, images: Sequence[ImageLike], store: FeatureStore | None
+    classifier: Any, descriptor: Descriptor, images: Sequence[ImageLike], store: FeatureStore | None
 ) -> FitPlan:
-    sampled = [images[int(place)] for place in np.linspace(0, len(images) - 1, min(_N_SAMPLED, len(images)))]
-    found = [
-        features
-        for features in iter_features(sampled, descriptor, n_jobs=classifier.n_jobs, store=store)
-        if not isinstance(features, ImageReadError)
-    ]
+    places = [int(place) for place in np.linspace(0, len(images) - 1, min(_N_SAMPLED, len(images)))]
+    sampled = [images[place] for place in places]
+    planned, found = list(images), []
+    for place, read in zip(places, iter_read(sampled, descriptor, n_jobs=classifier.n_jobs, store=store), strict=True):
+        if not isinstance(read, ImageReadError):
+            features, digest = read
+            name = name_of(images[place], place)
+            image = ReadImage(features.descriptors, features.xy, features.scale, features.size, name, digest)
+            planned[place] = image
+            found.append(image)
     if not found:
-        return FitPlan(len(images), 0, 0, _PROGRAM_BYTES)
-    n_descriptors = round(np.mean([len(features) for features in found]) * len(images))
+        return FitPlan(len(images), 0, 0, _PROGRAM_BYTES, images=planned)
+    n_descriptors = round(np.mean([len(image) for image in found]) * len(images))
     item_bytes, n_dims = found[0].descriptors.dtype.itemsize, found[0].n_dims
     normalization = descriptor.normalization
     if normalization is not None:
@@ -108,4 +111,4 @@ def _estimate(
     bytes_a_row = n_dims * item_bytes + 8 + width // 8 + 8  # the vector, its id, its 4-bit codes, its number in a list
     index_bytes = n_descriptors * bytes_a_row
     training = min(_TRAINING_BYTES, n_descriptors * width * 4)
-    return FitPlan(len(images), n_descriptors, index_bytes, index_bytes + training + _PROGRAM_BYTES)
+    return FitPlan(len(images), n_descriptors, index_bytes, index_bytes + training + _PROGRAM_BYTES, images=planned)

@@ -152,6 +152,14 @@ class ReferenceEditor:
         except ValueError:
             raise InvalidInputError(f"the model's labels are whole numbers; got {text!r}.") from None
 
+    def as_json(self) -> dict[str, Any]:
+        """What was added and what was left out, as plain values."""
+        return {
+            "added": [self._images[number].as_json() for number in self.added],
+            "doubles": [list(double) for double in self.doubles],
+            "skipped": [list(entry) for entry in self.skipped],
+        }
+
     def set_batch(self, batch: int) -> None:
         """Say where the features of the added images are kept."""
         for number in self.added:

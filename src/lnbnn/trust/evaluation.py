@@ -67,6 +67,21 @@ class Evaluation:
         """Mean of the per-class accuracies: every class counts the same, whatever its number of images."""
         return float(np.mean(list(self.per_class.values())))
 
+    @property
+    def n_per_class(self) -> dict[Any, int]:
+        """How many images of each class there were."""
+        return dict(zip(self.labels, self.confusion.sum(axis=1).tolist(), strict=True))
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures as plain values."""
+        return {
+            "mean_per_class_accuracy": self.mean_per_class_accuracy,
+            "per_class": {str(label): accuracy for label, accuracy in self.per_class.items()},
+            "n_images": self.n_images,
+            "n_skipped": len(self.skipped),
+            "seconds": round(self.seconds, 3),
+        }
+
     def confusions(self, n: int = 10) -> list[tuple[Any, Any, int]]:
         """The most frequent mistakes as (true class, answer, count)."""
         mistakes = [
@@ -89,13 +104,14 @@ def evaluate(
 ) -> Evaluation:
     """Classify labelled images and compare.
 
-    A class the model does not know counts, and all its images are wrong. So is an image with no descriptors. A file
-    that cannot be read is skipped and listed (``on_error="raise"``: raised).
+    Labels may be given by name, as text. A class the model does not know counts, and all its images are wrong. So is
+    an image with no descriptors. A file that cannot be read is skipped and listed (``on_error="raise"``: raised).
     """
     if len(images) != len(labels) or not len(images):
         raise InvalidInputError(f"expected as many labels as images, at least one; got {len(labels)}, {len(images)}.")
     if on_error not in ("raise", "skip"):
         raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
+    labels = classifier.fitted().references.named(labels)
     no_answer = NO_ANSWER
     while no_answer in {*classifier.fitted_classes().tolist(), *labels}:
         no_answer = f"({no_answer})"

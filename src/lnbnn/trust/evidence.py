@@ -46,7 +46,7 @@ class Evidence:
 
 
 def explain(classifier: Classifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
-    """The evidence in an image for a class (by default the answer), alone or against another class.
+    """The evidence in an image for a class (by default the answer), alone or against another class, by label or name.
 
     Of a fusion, the descriptors of all its methods that have patch matches, each by its share of the fused score; the
     others speak for the picture as a whole: they count in the ranking.
@@ -70,7 +70,7 @@ def explain(classifier: Classifier, image: ImageLike, *, label: Any = None, agai
     if not any(len(features) for _, features, _ in parts):
         raise InvalidInputError("the picture has no descriptors (flat or too small): there is no evidence to show.")
     ranking = classifier.ranking(0.0 - totals)
-    label = ranking[0][0] if label is None else label
+    label, against = model.references.named([ranking[0][0] if label is None else label, against])
     place = _place(classes, label)
     other = None if against is None else _place(classes, against)
     if other == place:
