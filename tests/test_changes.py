@@ -186,9 +186,9 @@ def test_an_opened_table_stays_mapped_while_images_are_added(tmp_path, monkeypat
         [features(seed, 40) for seed in range(4)], list("aabb")
     ).save(tmp_path / "model")
     model = load(tmp_path / "model")
-    stored = model.index_._table.parts[0]
+    stored = model.index_._table.stored
     model.partial_fit([features(50, 40)], ["a"]).remove(0)
-    assert model.index_._table.parts[0] is stored
+    assert model.index_._table.stored is stored
     while isinstance(stored, np.ndarray):
         stored = stored.base
     assert isinstance(stored, mmap.mmap)

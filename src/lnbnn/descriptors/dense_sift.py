@@ -108,12 +108,13 @@ class DenseSIFT(Descriptor):
                 continue
             sigma = math.sqrt(max(0.0, (bin_size / _MAGNIFICATION) ** 2 - _CAMERA_BLUR))
             blurred = cv2.GaussianBlur(gray, (0, 0), sigma) if sigma > 0 else gray
-            maps = _orientation_maps(blurred, *_gradient_table())
             rows, row_places = _needed(height, step, bin_size)
             columns, column_places = _needed(width, step, bin_size)
             triangle, window = _filters(bin_size)
-            sums = _filter_at(maps.reshape(height, -1), triangle, rows, columns)
+            maps = _orientation_maps(blurred, *_gradient_table()).reshape(height, -1)
+            sums = _filter_at(maps, triangle, rows, columns)
             found, centers = _gather(sums, row_places, column_places, step, bin_size, window, min_contrast)
+            del blurred, maps, sums  # their memory serves the next scale
             descriptors.append(found)
             xy.append(centers / np.array([width, height], np.float32))
             scale.append(np.full(len(found), _N_BINS * bin_size, np.float32))

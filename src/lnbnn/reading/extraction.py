@@ -49,32 +49,33 @@ def no_progress(stage: str, done: int, total: int) -> None:
 
 def features_of(image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None) -> ImageFeatures:
     """The features of one image; read from the store, or extracted and put there."""
-    if isinstance(image, ImageFeatures):
-        return image
-    if isinstance(image, np.ndarray):
-        return descriptor.extract(image)
-    return read_features(image, descriptor, store)[0]
+    return read_features(image, descriptor, store, needs_digest=False)[0]
 
 
 def read_features(
-    image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None
+    image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None, *, needs_digest: bool = True
 ) -> tuple[ImageFeatures, str]:
-    """The features of one image and the SHA-256 of its content (of a file its bytes, which are read once)."""
+    """The features of one image, and the SHA-256 of its content if needed; a file is read once for both."""
     if isinstance(image, ImageFeatures | np.ndarray):
-        return features_of(image, descriptor), content_digest(image)
+        features = image if isinstance(image, ImageFeatures) else descriptor.extract(image)
+        return features, content_digest(image) if needs_digest else ""
     if not isinstance(image, str | os.PathLike):
         raise InvalidInputError(f"an image must be a path, an array or ImageFeatures; got {type(image).__name__}.")
+    stored = picture = None
     with open_bytes(image) as data:
-        digest = hashlib.sha256(data).hexdigest()
-        key = "" if store is None else store.key(digest, descriptor)
-        features = None if store is None else store.get(key)
-        picture = descriptor.decode(data, name=str(image)) if features is None else None
-        del data  # the file is not needed any more
-    if picture is not None:
-        features = descriptor.extract(picture)
+        digest = hashlib.sha256(data).hexdigest() if needs_digest or store is not None else ""
         if store is not None:
-            store.put(key, features)
-    assert features is not None
+            key = store.key(digest, descriptor)
+            stored = store.get(key)
+        if stored is None:
+            picture = descriptor.decode(data, name=str(image))
+        del data  # the file is not needed any more
+    if picture is None:
+        assert stored is not None
+        return stored, digest
+    features = descriptor.extract(picture)
+    if store is not None:
+        store.put(key, features)
     return features, digest
 
 
