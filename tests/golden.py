@@ -119,12 +119,18 @@ def changed(model, extra):
     return model
 
 
-def all_answers(folder):
+EXACT_CASES = [(method, "dense-sift", "exact") for method in METHODS]
+CASES = [
+    *EXACT_CASES,
+    *[(method, "dense-sift", index) for method in ("local-nbnn", "nbnn") for index in INDEXES],
+    *[(method, descriptor, "flat") for method in ("local-nbnn", "pooled-svm") for descriptor in DESCRIPTORS],
+]
+
+
+def all_answers(folder, cases=CASES):
+    """The answers of each case and of a fusion, by the names they have in a record."""
     train, queries, extra = images(folder, 4, 0), images(folder, 2, 50), images(folder, 1, 90)
     result = {}
-    cases = [(method, "dense-sift", "exact") for method in METHODS]
-    cases += [(method, "dense-sift", index) for method in ("local-nbnn", "nbnn") for index in INDEXES]
-    cases += [(method, descriptor, "flat") for method in ("local-nbnn", "pooled-svm") for descriptor in DESCRIPTORS]
     for case in cases:
         model = make(*case).fit(*train)
         for name, value in answers_of(model, queries[0], train).items():
@@ -167,6 +173,12 @@ def write_models(folder):
         editor.relabel([4], "z")
 
 
+def unpack_models(archive, folder):
+    """The models of an archive, in ``folder/models``."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+
+
 def model_answers(folder):
     result = {}
     for path in sorted(folder.iterdir()):
@@ -190,8 +202,7 @@ def main():
             with tarfile.open(archive[0], "w:gz") as tar:
                 tar.add(folder / "models", "models")
         elif archive:
-            with tarfile.open(archive[0]) as tar:
-                tar.extractall(folder, filter="data")
+            unpack_models(archive[0], folder)
         if archive:
             result |= model_answers(folder / "models")
     if action == "record":

@@ -11,8 +11,6 @@ from lnbnn.errors import ModelFormatError
 from lnbnn.methods.affine_correction import fit_affine
 from lnbnn.trust.evidence import explain
 
-# ---- the classifier --------------------------------------------------------------------------------------------------
-
 
 def unequal_features(seed=0):
     """Two classes of overlapping descriptors: 2 images of "small", 12 of "large"; and 20 of each to ask for."""

@@ -25,9 +25,6 @@ def share_right(distances, labels):
     return float(np.mean(distances.argmin(axis=1) == labels))
 
 
-# ---- the learning problem --------------------------------------------------------------------------------------------
-
-
 def test_by_hand():
     # Two classes, two images each. Distances to (a, b):  a: (5, 4), (5, 4);  b: (7, 2), (7, 2).
     # NBNN answers b for all. Gaps |d_wrong - d_true|: 1, 1, 5, 5, so the margin is 3. Without correction the hinge of

@@ -186,12 +186,21 @@ def test_an_opened_table_stays_mapped_while_images_are_added(tmp_path, monkeypat
         [features(seed, 40) for seed in range(4)], list("aabb")
     ).save(tmp_path / "model")
     model = load(tmp_path / "model")
-    stored = model.index_._table.stored
+    (stored,) = mapped_arrays(model.index_._table)
     model.partial_fit([features(50, 40)], ["a"]).remove(0)
-    assert model.index_._table.stored is stored
-    while isinstance(stored, np.ndarray):
-        stored = stored.base
-    assert isinstance(stored, mmap.mmap)
+    assert mapped_arrays(model.index_._table)[0] is stored
+
+
+def mapped_arrays(table):
+    """The two-dimensional arrays that a table holds, directly or in a list, and that are parts of a mapped file."""
+    held = [part for value in vars(table).values() for part in (value if isinstance(value, list) else [value])]
+    return [part for part in held if isinstance(part, np.ndarray) and part.ndim == 2 and is_mapped(part)]
+
+
+def is_mapped(array):
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, mmap.mmap)
 
 
 # ---- merge --------------------------------------------------------------------------------------------------------

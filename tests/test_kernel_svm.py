@@ -10,8 +10,6 @@ from lnbnn.errors import ModelFormatError
 from lnbnn.methods.kernel_svm import KernelMachines, fit_one_vs_all
 from lnbnn.methods.pyramid.kernels import intersection_kernel
 
-# ---- the machines ----------------------------------------------------------------------------------------------------
-
 
 def test_machine_by_hand():
     # Two images at -1 and 1 on a line, K = x y. The widest margin has w = 1, b = 0: each dual coefficient is 1/2, and

@@ -10,8 +10,6 @@ from synthetic import grating_set, make_features
 from lnbnn import LocalNBNN, load
 from lnbnn.errors import InvalidInputError
 
-# ---- Local NBNN and NBNN by hand -------------------------------------------------------------------------------------
-
 
 def one_descriptor_each(*values):
     return [make_features(np.array([value], np.uint8)) for value in values]

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from forged import forge_manifest
-from quick import quick
+from quick import make, quick
 from sklearn.exceptions import NotFittedError
-from synthetic import flat_image, grating_set, make_features
+from synthetic import flat_image, grating, grating_set, make_features
 
-from lnbnn import NBNN, AffineNBNN, LocalNBNN, load
+from lnbnn import NBNN, AffineNBNN, LateFusion, LocalNBNN, load
+from lnbnn.classifiers import CLASSIFIERS
+from lnbnn.classifiers.base import cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+from lnbnn.methods import INCREMENTAL
 from lnbnn.model.calibration import (
     expected_calibration_error,
     fit_temperature,
     log_probabilities,
 )
+from lnbnn.model.folder import read_manifest
 
 KINDS = [LocalNBNN, NBNN, AffineNBNN]
-
-
-# ---- in the classifiers ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.method)
@@ -80,11 +84,6 @@ def test_not_fitted():
             getattr(quick(NBNN), act)(*([queries()] if act == "predict_proba" else []))
 
 
-def test_refit_forgets_the_temperature(classifier):
-    classifier.calibrate().fit(*grating_set(n_images=3))
-    assert classifier.model_.calibration is None
-
-
 def test_temperature_is_saved(classifier, tmp_path):
     classifier.save(tmp_path / "plain")
     assert load(tmp_path / "plain").model_.calibration is None
@@ -135,3 +134,117 @@ def test_progress(classifier):
 def test_held_out_of_another_shape(classifier):
     with pytest.raises(InvalidInputError, match=r"shape \(9, 3\); got \(2, 2\)"):
         classifier.calibrate(np.zeros((2, 2)))
+
+
+# ---- a refit forgets -------------------------------------------------------------------------------------------------
+
+
+def some_fusion():
+    return LateFusion([("a", make("local-nbnn")), ("b", make("nbnn"))], n_jobs=1)
+
+
+REFITTED = {name: (lambda name=name: make(name)) for name in sorted(CLASSIFIERS)} | {"fusion": some_fusion}
+
+
+def as_far_as_it_goes(classifier, images, labels):
+    """The classifier fitted, calibrated and changed in every way that its method can bear."""
+    classifier.fit([flat_image(), *images], ["direction 0", *labels])
+    try:
+        classifier.calibrate(unknown=True)
+    except InvalidInputError:
+        held_out = classifier.held_out_scores()
+        if held_out is None:
+            held_out = cross_fitted_scores(classifier, [flat_image(), *images], ["direction 0", *labels], n_folds=3)
+        classifier.calibrate(held_out)
+    assert classifier.model_.calibration is not None
+    if classifier.method in INCREMENTAL:
+        classifier.partial_fit([grating(75, seed=5), flat_image()], ["new", "new"]).remove(0).relabel(4, "new")
+        assert classifier.model_.n_changes == 3
+    return classifier
+
+
+@pytest.mark.parametrize("kind", sorted(REFITTED))
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_a_refit_forgets_everything_of_the_old_fit(kind, is_opened, tmp_path):
+    classifier = as_far_as_it_goes(REFITTED[kind](), *grating_set(n_images=3))
+    assert classifier.skipped_
+    if is_opened:
+        classifier.save(tmp_path / "before")
+        classifier = load(tmp_path / "before")
+        assert classifier.model_.snapshot is not None
+    other, labels = grating_set(n_classes=4, n_images=2, seed=3)
+    labels = [label.upper() for label in labels]
+    classifier.fit(other, labels)
+    model, fresh = classifier.model_, REFITTED[kind]().fit(other, labels)
+
+    assert model.calibration is None
+    assert (model.n_changes, model.next_id) == (fresh.model_.n_changes, fresh.model_.next_id)
+    assert [image.id for image in classifier.images_] == list(range(8))
+    assert classifier.classes_.tolist() == sorted(set(labels))
+    assert classifier.skipped_ == []
+    assert model.snapshot is None
+    with pytest.raises(InvalidInputError, match="can follow the folder"):
+        classifier.refresh()
+    with pytest.raises(NotFittedError, match="cannot reject yet"):
+        classifier.predict(queries(), reject=0.5)
+    with pytest.raises(NotFittedError, match="cannot reject yet"):
+        next(classifier.iter_answers(queries(), reject=0.5))
+    (answer, *_) = classifier.iter_answers(queries())
+    assert (answer.false_accept_rate, answer.is_unknown) == (None, None)
+    if kind != "fusion":  # its probabilities come from the fit
+        assert answer.probabilities == ()
+        with pytest.raises(NotFittedError, match="not calibrated yet"):
+            classifier.predict_proba(queries())
+    assert np.array_equal(classifier.decision_function(queries()), fresh.decision_function(queries()))
+
+    classifier.save(tmp_path / "refitted")
+    fresh.save(tmp_path / "fresh")
+    saved, expected = (read_manifest(tmp_path / name) for name in ("refitted", "fresh"))
+    assert not {"temperature", "unknown_prominence"} & saved.keys()
+    for manifest in (saved, expected):
+        del manifest["data"], manifest["files"]
+    assert saved == expected
+    assert load(tmp_path / "refitted").model_.calibration is None
+
+
+@pytest.mark.parametrize("kind", sorted(REFITTED))
+def test_a_fit_that_fails_leaves_no_model(kind, tmp_path):
+    classifier = REFITTED[kind]().fit(*grating_set(n_images=2))
+    with pytest.raises(ImageReadError):
+        classifier.fit([tmp_path / "missing.png"], ["a"])
+    with pytest.raises(NotFittedError):
+        classifier.predict(queries())
+    assert not hasattr(classifier, "classes_")
+
+
+# ---- settings, the classifier and the model --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_a_model_sees_changes_of_the_settings(is_opened, tmp_path):
+    classifier = quick(LocalNBNN).fit(*grating_set(n_images=3))
+    if is_opened:
+        classifier.save(tmp_path / "model")
+        classifier = load(tmp_path / "model")
+    classifier.set_params(query_budget=7)
+    assert len(classifier.query_features(queries()[0])) == 7
+    classifier.query_budget = 9
+    assert len(classifier.query_features(queries()[0])) == 9
+
+
+@pytest.mark.parametrize("kind", ["local-nbnn", "nbnn-affine", "nbnn-kernel", "pooled-svm", "fusion"])
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_a_model_that_nobody_uses_goes_at_once(kind, is_opened, tmp_path):
+    """Without waiting for the garbage collector: a model may take gigabytes, and keeps the files that it reads."""
+    classifier = REFITTED[kind]().fit(*grating_set(n_images=2))
+    if is_opened:
+        classifier.save(tmp_path / "model")
+        classifier = load(tmp_path / "model")
+    classifier.predict(queries())
+    gone = weakref.ref(classifier.model_)
+    gc.disable()
+    try:
+        del classifier
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -8,8 +8,6 @@ from synthetic import grating_set, make_features
 
 from lnbnn.classifiers.nbnn import NBNN, LogOddsNBNN
 
-# ---- Local NBNN and NBNN by hand -------------------------------------------------------------------------------------
-
 
 def one_descriptor_each(*values):
     return [make_features(np.array([value], np.uint8)) for value in values]

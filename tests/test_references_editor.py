@@ -32,9 +32,6 @@ def folder(method, start, tmp_path):
     return tmp_path / "model"
 
 
-# ---- by hand -------------------------------------------------------------------------------------------------------
-
-
 def test_ids_stay_and_are_never_given_again(folder):
     with edit(folder) as model:
         model.remove([1, 5])

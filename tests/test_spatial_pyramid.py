@@ -19,9 +19,6 @@ def fitted(kind, **changes):
     return kind(**{"n_words": 12, "descriptor": small_sift(), "n_jobs": 1, **changes}).fit(*grating_set())
 
 
-# ---- the classifiers -------------------------------------------------------------------------------------------------
-
-
 def test_hard_pyramid_by_hand():
     # Two images of one descriptor each make a codebook of two words. A query with a descriptor at the place of image
     # "a" and of its kind: its pyramid is that of "a", and the other pyramid shares nothing with it.

@@ -8,8 +8,6 @@ from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
 from lnbnn.errors import InvalidInputError
 
-# ---- splits ----------------------------------------------------------------------------------------------------------
-
 
 def some_images(**counts):
     pairs = [(f"{label}/{n:03d}.jpg", label) for label, count in counts.items() for n in range(count)]

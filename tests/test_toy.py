@@ -11,8 +11,6 @@ from PIL import Image
 
 from lnbnn.data.folder import scan_folder
 
-# ---- the toy set -----------------------------------------------------------------------------------------------------
-
 
 @pytest.fixture(scope="module")
 def toy():

@@ -1,0 +1,66 @@
+"""What goes into a model: ids in order, what is left out and why, duplicates noticed."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+from synthetic import flat_image, grating, small_sift
+
+from lnbnn.errors import ImageReadError, InvalidInputError
+from lnbnn.model.intake import Intake
+
+
+def read(intake, images, *, on_error="skip", first_id=0):
+    labels = [f"label {place}" for place in range(len(images))]
+    return list(intake.read(images, labels, first_id=first_id, on_error=on_error, n_jobs=1))
+
+
+def test_ids_names_and_labels(tmp_path):
+    Image.fromarray(grating(0, 1)).save(tmp_path / "a.png")
+    seen = []
+    found = list(
+        Intake(small_sift()).read(
+            [tmp_path / "a.png", flat_image(), grating(90, 2)],
+            ["x", "y", "z"],
+            first_id=5,
+            on_error="raise",
+            progress=lambda *call: seen.append(call),
+        )
+    )
+    assert [(image.id, image.name, image.label) for image, _ in found] == [
+        (5, str(tmp_path / "a.png"), "x"),
+        (6, "image 2", "z"),
+    ]
+    assert all(image.n_descriptors == len(features) == 36 for image, features in found)
+    assert all(len(image.digest) == 64 for image, _ in found)
+    assert seen == [("reading images", done, 3) for done in (1, 2, 3)]
+
+
+def test_what_is_left_out_and_why(tmp_path):
+    intake = Intake(small_sift())
+    found = read(intake, [tmp_path / "missing.png", flat_image(), grating(0, 1)])
+    assert [image.id for image, _ in found] == [0]
+    assert [name for name, _ in intake.skipped] == [str(tmp_path / "missing.png"), "image 1"]
+    assert "no such file" in intake.skipped[0][1]
+    assert "no descriptors" in intake.skipped[1][1]
+    assert intake.doubles == []
+    with pytest.raises(ImageReadError, match="no such file"):
+        read(Intake(small_sift()), [tmp_path / "missing.png"], on_error="raise")
+    with pytest.raises(InvalidInputError, match="on_error must be 'raise' or 'skip'; got 'stop'"):
+        read(Intake(small_sift()), [flat_image()], on_error="stop")
+
+
+def test_duplicates_are_noticed_only_where_asked_for():
+    same, other = grating(0, 1), grating(90, 2)
+    assert len(read(Intake(small_sift()), [same, same])) == 2
+    ((known, _),) = read(Intake(small_sift()), [same])
+    intake = Intake(small_sift(), {known.digest: 17})
+    assert [image.id for image, _ in read(intake, [same, other, other], first_id=20)] == [20]
+    assert intake.doubles == [("image 0", 17), ("image 2", 20)]
+    assert "the same image is in the model as image 17" in intake.skipped[0][1]
+
+
+def test_ids_have_an_end(monkeypatch):
+    monkeypatch.setattr("lnbnn.model.intake.MAX_IMAGES", 3)
+    with pytest.raises(InvalidInputError, match="a model takes at most 3 images in its life"):
+        read(Intake(small_sift()), [grating(0, 1), grating(90, 2)], first_id=2)
