@@ -1,12 +1,11 @@
 """Cells of a network through Local NBNN, beside the obvious ways to use the same network's pooled vector.
 
 For each seeded split of Caltech 101: Local NBNN on the cells, SVMs on its responses, and the fusion of Local NBNN on
-two layers with SVMs on pooled cells; and, on the mean of the same cells, nearest class mean, 5 nearest neighbours and
-logistic regression. Writes results/deep-<images>.json; each finished split is kept in runs/ at once, so that a run that
-was stopped goes on where it was. Features are cached in runs/deep-features. What is fused was chosen among some 25
-combinations by leave-one-out scores of the training images of splits 0 and 1, in trials without a record; size,
-components, location weight, k and the penalty of the regression on training images of split 0. Training images of one
-split are among the test images of others. benchmarks/deep_choice.py repeats the main comparisons with a record.
+two layers with SVMs on pooled cells; and, on the mean of the same cells, nearest class mean, 5 nearest neighbors and
+logistic regression. Writes results/deep-<images>.json. What is fused was chosen among some 25 combinations by
+leave-one-out scores of the training images of splits 0 and 1, in trials without a record; size, components, location
+weight, k and the penalty of the regression on training images of split 0. Training images of one split are among the
+test images of others. benchmarks/deep_choice.py repeats the main comparisons with a record.
 
     python benchmarks/deep.py --train 15
     python benchmarks/deep.py --train 30
@@ -15,161 +14,130 @@ split are among the test images of others. benchmarks/deep_choice.py repeats the
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import HERE, mean_per_class, options_parser, show
+from common import Recipe, full, make, run, table, values_of
 from sklearn.linear_model import LogisticRegression
 
-from lnbnn import FeatureStore, LateFusion, LocalNBNN
-from lnbnn.classifiers.base import ImageClassifier
-from lnbnn.classifiers.nbnn_kernel import LocalNBNNKernel
-from lnbnn.classifiers.pooled_svm import PooledSVM
-from lnbnn.data.caltech101 import load_caltech101
 from lnbnn.data.folder import LabelledImages
-from lnbnn.data.splits import split_images
 from lnbnn.descriptors import make_descriptor
-from lnbnn.lab.records import make_record, write_record
+from lnbnn.lab import Experiment, Lab, Part, inside
+from lnbnn.lab.base import Outcome, Settings
+from lnbnn.lab.parts import accuracy, truth_of
+from lnbnn.lab.records import RunRecord
 from lnbnn.presets import preset_params
 from lnbnn.reading.extraction import features_of
 
-INVERSE_PENALTY = 100.0  # of logistic regression
-N_TIMED = 40
-CELLS, FUSED = "local-nbnn", "local-nbnn on two layers, pooled-svm, fused"
+DEEP = preset_params("deep")
+FUSED: Recipe = {  # Local NBNN on two layers, of which one sees a larger picture, and SVMs on the pooled last one
+    "cells": ["local-nbnn", DEEP],
+    "finer": ["local-nbnn", DEEP | {"descriptor": "deep@stage6", "descriptor_params": {"longest_side": 384}}],
+    "pooled": ["pooled-svm", {"descriptor": "deep"}],
+}
+METHODS: dict[str, tuple[str, Recipe]] = {  # what is run on each split: its name in the table, and how it is made
+    "cells": ("local-nbnn", ["local-nbnn", DEEP]),
+    "fused": ("local-nbnn on two layers, pooled-svm, fused", FUSED),
+    "kernel": ("local-nbnn-kernel", ["local-nbnn-kernel", DEEP]),
+    "pooled": ("pooled", None),
+}
+SETTINGS: Settings = {
+    "n_train": 15,
+    "n_test": 15,
+    "seeds": [0, 1, 2, 3, 4],
+    "methods": list(METHODS),
+    "inverse_penalty": 100.0,  # of logistic regression
+    "n_timed": 40,
+}
+QUICK: Settings = {"n_train": 3, "n_test": 2, "seeds": [0], "n_timed": 2}
 
 
-def main() -> None:
-    """Run the splits asked for and write their record."""
-    parser = options_parser(__doc__)
-    parser.add_argument("--train", type=int, default=15)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="only these")
-    parser.add_argument("--cache", type=Path, default=HERE / "runs" / "deep-features")
-    options = parser.parse_args()
-    data = load_caltech101(options.data)
-    store = FeatureStore(options.cache)
-    splits: list[dict[str, Any]] = [{"seed": seed, "accuracy": {}, "parts": {}} for seed in options.seeds]
-    for name in options.methods:
-        for split in splits:
-            kept = HERE / "runs" / "deep" / f"{options.train}-seed{split['seed']}-{name}.json"
-            if not kept.exists():
-                train, test = split_images(data, n_train=options.train, n_test=15, seed=split["seed"])
-                part = METHODS[name](train, test, store)
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                kept.write_text(json.dumps(part), encoding="utf-8")
-            part = json.loads(kept.read_text(encoding="utf-8"))
-            split["accuracy"] |= part.pop("accuracy")
-            split["parts"][name] = part
-            print(f"seed {split['seed']}: {split['accuracy']}", file=sys.stderr, flush=True)
-    methods = splits[0]["accuracy"]
-    found = {method: [split["accuracy"][method] for split in splits] for method in methods}
-    results: dict[str, Any] = {
-        "accuracy_mean": {method: round(statistics.mean(values), 2) for method, values in found.items()},
-        "accuracy_sd": {
-            method: round(statistics.stdev(values), 2) if len(values) > 1 else None for method, values in found.items()
-        },
-        "splits": splits,
-    }
-    record = make_record(
-        "-".join(["deep", *(options.methods if len(options.methods) < len(METHODS) else []), str(options.train)]),
-        f"python benchmarks/deep.py --train {options.train} --seeds {' '.join(map(str, options.seeds))}"
-        f" --methods {' '.join(options.methods)}",
-        settings={"n_train": options.train, "n_test": 15},
-        seeds=options.seeds,
-        results=results,
-        seconds=round(sum(part["seconds"] for split in splits for part in split["parts"].values()), 1),
-    )
-    write_record(HERE / "results" / f"{record.name}.json", record)
-    print(f"results/{record.name}.json: {results['accuracy_mean']}")
+def plan(settings: Settings) -> list[Part]:
+    """One part per method and split."""
+    own = {key: settings[key] for key in ("n_train", "n_test")}
+    parts = []
+    for name in settings["methods"]:
+        for seed in settings["seeds"]:
+            if name == "pooled":
+                how = {"descriptor": "deep", "inverse_penalty": settings["inverse_penalty"]}
+                parts.append(Part("deep pooled", own | {"seed": seed} | how, pooled))
+            else:
+                how = {"recipe": full(METHODS[name][1]), "n_timed": settings["n_timed"]}
+                parts.append(Part(f"deep {name}", own | {"seed": seed} | how, compute, timed=True))
+    return parts
 
 
-def cells(train: LabelledImages, test: LabelledImages, store: FeatureStore) -> dict[str, Any]:
-    """Local NBNN on the cells of the last feature map."""
-    classifier = LocalNBNN(**preset_params("deep"))
-    result = run(CELLS, classifier, train, test, store)
-    return result | {"n_descriptors": len(classifier.index_), "cpu_ms_an_image": cpu_times(classifier, test)}
-
-
-def fused(train: LabelledImages, test: LabelledImages, store: FeatureStore) -> dict[str, Any]:
-    """The fusion of :func:`fused_layers`."""
-    classifier = fused_layers()
-    result = run(FUSED, classifier, train, test, store)
-    return result | {"cpu_ms_an_image": {"all": cpu_of_answers(classifier, test)}}
-
-
-def kernel(train: LabelledImages, test: LabelledImages, store: FeatureStore) -> dict[str, Any]:
-    """Machines on the responses of Local NBNN."""
-    return run("local-nbnn-kernel", LocalNBNNKernel(**preset_params("deep")), train, test, store)
-
-
-def pooled(train: LabelledImages, test: LabelledImages, store: FeatureStore) -> dict[str, Any]:
-    """Plain methods on the mean of the cells."""
-    start = time.perf_counter()
-    labels = sorted(set(train.labels))
-    known, truth = (np.array([labels.index(label) for label in part.labels]) for part in (train, test))
-    scores = pooled_scores(pool(train, store), known, pool(test, store))
-    accuracy = {name: mean_per_class(found.argmax(axis=1), truth) for name, found in scores.items()}
-    return {"accuracy": accuracy, "seconds": round(time.perf_counter() - start, 1)}
-
-
-def run(
-    name: str, classifier: ImageClassifier, train: LabelledImages, test: LabelledImages, store: FeatureStore
-) -> dict[str, Any]:
-    """Fit and evaluate: accuracy, and times with the features at hand."""
-    start = times_now()
-    classifier.fit(train.paths, train.labels, store=store, progress=show)
-    middle = times_now()
-    scores = classifier.decision_function(test.paths, store=store)
-    end = times_now()
-    classes = classifier.classes_.tolist()
-    truth = np.array([classes.index(label) for label in test.labels])
+def compute(lab: Lab, settings: Settings) -> Outcome:
+    """Fit and evaluate: scores, times with the features at hand, and CPU time from file to answer."""
+    train, test = lab.split_of(settings)
+    classifier = make(settings["recipe"])
+    start = np.array([time.perf_counter(), time.process_time()])
+    classifier.fit(train.paths, train.labels, store=lab.store, progress=lab.progress)
+    middle = np.array([time.perf_counter(), time.process_time()])
+    scores = classifier.decision_function(test.paths, store=lab.store)
+    end = np.array([time.perf_counter(), time.process_time()])
+    times = {"fit": middle - start, "evaluate": end - middle}
+    is_cells = settings["recipe"] == full(METHODS["cells"][1])
+    paths = list(test.paths[:: max(1, len(test) // settings["n_timed"])][: settings["n_timed"]])
     return {
-        "accuracy": {name: mean_per_class(scores.argmax(axis=1), truth)},
-        "seconds": round(end[0] - start[0], 1),
-        "with_cached_features": {"fit": seconds_between(start, middle), "evaluate": seconds_between(middle, end)},
+        "accuracy": accuracy(scores, truth_of(classifier, test)),
+        "with_cached_features": {
+            name: dict(zip(("wall", "cpu"), np.round(spent, 1).tolist(), strict=True)) for name, spent in times.items()
+        },
         "described": classifier.describe(),
         "settings": classifier.plain_params(),
+        "cpu_ms_an_image": cpu_times(classifier, paths) if is_cells else {"all": cpu_of_answers(classifier, paths)},
+        **({"n_descriptors": len(classifier.index_)} if is_cells else {}),
     }
 
 
-def fused_layers() -> LateFusion:
-    """Local NBNN on two layers, of which one sees a larger picture, and SVMs on the pooled last one."""
-    finer = {"descriptor": "deep@stage6", "descriptor_params": {"longest_side": 384}}
-    members: list[tuple[str, ImageClassifier]] = [
-        ("cells", LocalNBNN(**preset_params("deep"))),
-        ("finer", LocalNBNN(**preset_params("deep") | finer)),
-        ("pooled", PooledSVM(descriptor="deep")),
-    ]
-    return LateFusion(members)
+def cpu_times(classifier: Any, paths: list[str]) -> dict[str, float]:
+    """CPU time of one image, one at a time: network and all, and of the search alone."""
+    features_of(paths[0], classifier.descriptor_)
+    start = time.process_time()
+    features = [classifier.query_features(path) for path in paths]
+    middle = time.process_time()
+    for found in features:
+        classifier.index_.search(inside.query_vectors(classifier, found), classifier.n_neighbors + 1)
+    searched = time.process_time()
+    classifier.set_params(n_jobs=1).decision_function(features)
+    end = time.process_time()
+    spent = {"read and extract": middle - start, "search": searched - middle, "all": middle - start + end - searched}
+    return {name: round(1000 * seconds / len(paths), 2) for name, seconds in spent.items()}
 
 
-def times_now() -> tuple[float, float]:
-    """Wall and CPU clock."""
-    return time.perf_counter(), time.process_time()
+def cpu_of_answers(classifier: Any, paths: list[str]) -> float:
+    """CPU time of one image in ms, from file to answer, network and all."""
+    classifier.decision_function(paths[:1])
+    start = time.process_time()
+    classifier.set_params(n_jobs=1).decision_function(paths)
+    return round((time.process_time() - start) / len(paths) * 1000, 2)
 
 
-def seconds_between(start: tuple[float, float], end: tuple[float, float]) -> dict[str, float]:
-    """Wall and CPU seconds."""
-    return {"wall": round(end[0] - start[0], 1), "cpu": round(end[1] - start[1], 1)}
+def pooled(lab: Lab, settings: Settings) -> Outcome:
+    """Plain methods on the mean of the cells."""
+    split = lab.split_of(settings)
+    classes = sorted(set(split[0].labels))
+    known, truth = (np.searchsorted(classes, images.labels) for images in split)
+    means = [pool(images, lab) for images in split]
+    scores = pooled_scores(means[0], known, means[1], settings["inverse_penalty"])
+    return {"accuracy": {name: accuracy(found, truth) for name, found in scores.items()}}
 
 
-def pool(part: LabelledImages, store: FeatureStore) -> np.ndarray:
+def pool(images: LabelledImages, lab: Lab) -> np.ndarray:
     """The mean of the cells of each image: what the network's own classifier is given."""
     descriptor = make_descriptor("deep")
-    return np.array(
-        [features_of(path, descriptor, store).descriptors.mean(axis=0, dtype=np.float64) for path in part.paths]
-    )
+    cells = [features_of(path, descriptor, lab.store).descriptors for path in images.paths]
+    return np.array([of_image.mean(axis=0, dtype=np.float64) for of_image in cells])
 
 
-def pooled_scores(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
-    """Scores by three plain methods on pooled vectors, centred on the training images and of unit length."""
-    centre = train.mean(axis=0)
-    train, test = (part - centre for part in (train, test))
+def pooled_scores(train: np.ndarray, labels: np.ndarray, test: np.ndarray, penalty: float) -> dict[str, np.ndarray]:
+    """Scores by three plain methods on pooled vectors, centered on the training images and of unit length."""
+    center = train.mean(axis=0)
+    train, test = (part - center for part in (train, test))
     train, test = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (train, test))
     n_classes = labels.max() + 1
     means = np.array([train[labels == label].mean(axis=0) for label in range(n_classes)])
@@ -179,7 +147,7 @@ def pooled_scores(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> di
     votes = np.zeros((len(test), n_classes))
     for row, places in enumerate(nearest):
         np.add.at(votes[row], labels[places], 1.0 + 1e-3 * similar[row, places])  # of equal votes the nearer
-    regression = LogisticRegression(C=INVERSE_PENALTY, max_iter=200)
+    regression = LogisticRegression(C=penalty, max_iter=200)
     return {
         "pooled, nearest class mean": test @ means.T,
         "pooled, 5 nearest neighbours": votes,
@@ -187,43 +155,68 @@ def pooled_scores(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> di
     }
 
 
-def cpu_times(classifier: LocalNBNN, test: LabelledImages) -> dict[str, float]:
-    """CPU time of one image, one at a time: network and all, and of the search alone."""
-    paths = timed_paths(test)
-    features_of(paths[0], classifier.descriptor_)
-    start = time.process_time()
-    features = [classifier.query_features(path) for path in paths]
-    middle = time.process_time()
-    for found in features:
-        classifier.index_.search(classifier._vectors(found), classifier.n_neighbors + 1)
-    searched = time.process_time()
-    classifier.set_params(n_jobs=1).decision_function(features)
-    end = time.process_time()
-    n = len(paths) / 1000
+def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
+    """By split: the accuracy of each row of the table, and what else each method said."""
+    splits: dict[int, dict[str, Any]] = {}
+    for part, outcome in outcomes:
+        name, found = part.kind.removeprefix("deep "), values_of(outcome)
+        split = splits.setdefault(part.settings["seed"], {"seed": part.settings["seed"], "accuracy": {}, "parts": {}})
+        share = found.pop("accuracy")
+        split["accuracy"] |= share if isinstance(share, dict) else {METHODS[name][0]: share}
+        split["parts"][name] = found | {"seconds": round(float(outcome["seconds"]), 1)}
+    names = dict.fromkeys(row for split in splits.values() for row in split["accuracy"])
+    rows = {row: [split["accuracy"][row] for split in splits.values() if row in split["accuracy"]] for row in names}
+    spreads = {row: statistics.stdev(values) if len(values) > 1 else None for row, values in rows.items()}
     return {
-        "read and extract": round((middle - start) / n, 2),
-        "search": round((searched - middle) / n, 2),
-        "all": round((middle - start + end - searched) / n, 2),
+        "accuracy_mean": {row: round(statistics.mean(values), 2) for row, values in rows.items()},
+        "accuracy_sd": {row: None if spread is None else round(spread, 2) for row, spread in spreads.items()},
+        "splits": list(splits.values()),
     }
 
 
-def cpu_of_answers(classifier: ImageClassifier, test: LabelledImages) -> float:
-    """CPU time of one image in ms, from file to answer, network and all."""
-    paths = timed_paths(test)
-    classifier.decision_function(paths[:1])
-    start = time.process_time()
-    classifier.set_params(n_jobs=1).decision_function(paths)
-    return round((time.process_time() - start) / len(paths) * 1000, 2)
+def tabulate(results: dict[str, Any]) -> str:
+    """One row per method."""
+    return table("on EfficientNet-Lite0 | accuracy, %", [[name, cell] for name, cell in _cells(results).items()])
 
 
-def timed_paths(test: LabelledImages) -> list[str]:
-    """Test images spread evenly over the classes."""
-    return list(test.paths[:: max(1, len(test) // N_TIMED)][:N_TIMED])
+def _cells(results: dict[str, Any]) -> dict[str, str]:
+    spreads = results["accuracy_sd"]
+    means = results["accuracy_mean"].items()
+    return {row: f"{mean:.1f}" if spreads[row] is None else f"{mean:.1f} ± {spreads[row]:.1f}" for row, mean in means}
 
 
-METHODS = {"cells": cells, "fused": fused, "kernel": kernel, "pooled": pooled}
-"""What is run on each split; each finished one is kept."""
+def render(read: Callable[[str], RunRecord | None]) -> str:
+    """The table of the docs: records of all methods and of one, with 15 and with 30 images."""
+    columns: dict[int, dict[str, str]] = {}
+    times, n_splits = [], set()
+    for n_images in (15, 30):
+        for part in ("", "fused-", "kernel-"):
+            record = read(f"deep-{part}{n_images}")
+            if record is not None:
+                columns[n_images] = columns.get(n_images, {}) | _cells(record.results)
+                splits = record.results["splits"]
+                n_splits.add(len(splits))
+                times += [split.get("parts", {}).get("cells", split)["cpu_ms_an_image"] for split in splits if not part]
+    if not times:
+        return ""
+    names = dict.fromkeys(name for column in columns.values() for name in column)
+    rows = [[name, *(column.get(name, "") for column in columns.values())] for name in names]
+    whole, search = (statistics.median(time[part] for time in times) for part in ("all", "search"))
+    return table(" | ".join(["on EfficientNet-Lite0", *(f"{n} images" for n in columns)]), rows) + (
+        f"\nCaltech 101, mean per-class accuracy in %, {' or '.join(map(str, sorted(n_splits)))} splits, up to 15 test "
+        f"images a class. With local-nbnn an image takes {whole:.0f} ms of CPU time, file and network included, "
+        f"{search:.1f} ms of them to search.\n"
+    )
 
+
+def label(settings: Settings) -> str:
+    """All methods are one record; fewer have one of their own."""
+    names = settings["methods"] if len(settings["methods"]) < len(METHODS) else []
+    return "-".join(["deep", *names, str(settings["n_train"])])
+
+
+TITLE = "Local NBNN on the cells of a network, beside its pooled vector"
+EXPERIMENT = Experiment("deep", TITLE, SETTINGS, plan, summarize, tabulate, QUICK, label=label)
 
 if __name__ == "__main__":
-    main()
+    run(EXPERIMENT)

@@ -1,15 +1,13 @@
 """A model of 23 million descriptors: building its index, memory, opening it, sharing it between processes.
 
-Caltech 101, 15 images a class, the grid of the paper. Each step is a process of its own, so that its peak of memory is
-its own; FLANN's four trees are built over the same vectors, on one thread as FLANN does. Writes results/large.json. The
-model is kept in runs/large.
+Caltech 101, 15 images per class, the grid of the paper. Each step is a process of its own, so that its peak of memory is
+its own; FLANN's four trees are built over the same vectors, on one thread as FLANN does. The model is kept in runs/.
 
     python benchmarks/large.py
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import resource
@@ -23,80 +21,85 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from common import HERE, options_parser, show
+from common import preset, run, table, values_of
 
 import lnbnn
-from lnbnn.data.caltech101 import load_caltech101
-from lnbnn.data.splits import split_images
+from lnbnn.data.folder import LabelledImages
 from lnbnn.indexes import make_index
-from lnbnn.lab.records import make_record, write_record
+from lnbnn.lab import Experiment, Lab, Part
+from lnbnn.lab.base import Outcome, Settings
+from lnbnn.lab.lab import of_classes
 from lnbnn.model.folder import is_model
-from lnbnn.presets import preset_params
 
-MODEL = HERE / "runs" / "large" / "model"
-FITTED = MODEL.parent / "fit.json"
-N_READERS = 4
-REPEATS = 5
-
-
-def main() -> None:
-    """Do the steps one after another and write the record."""
-    parser = options_parser(__doc__)
-    parser.add_argument("--classes", type=int, default=101, help="fewer for a trial")
-    options = parser.parse_args()
-    start = time.perf_counter()
-    if not (is_model(MODEL) and FITTED.exists()):
-        apart(fit, options.data, options.classes)
-    results = {
-        "fit": json.loads(FITTED.read_text()),
-        "flann": apart(flann),
-        "opening": {
-            key: round(median(run[key] for run in runs), 3)
-            for runs in [[apart(opening) for _ in range(REPEATS)]]
-            for key in runs[0]
-        },
-        "readers": readers(),
-    }
-    record = make_record(
-        "large",
-        f"python benchmarks/large.py --classes {options.classes}",
-        settings={"n_train": 15, "preset": "paper", "n_readers": N_READERS},
-        seeds=[0],
-        results=results,
-        seconds=time.perf_counter() - start,
-    )
-    write_record(HERE / "results" / "large.json", record)
-    print(json.dumps(results, indent=1))
+SETTINGS: Settings = {
+    "n_classes": 101,
+    "n_train": 15,
+    "n_test": 15,
+    "seed": 0,
+    "preset": "paper",
+    "n_readers": 4,
+    "query_budget": 1000,  # of the readers
+    "repeats": 5,
+}
+QUICK: Settings = {"n_classes": 2, "n_train": 2, "n_test": 1, "n_readers": 2, "repeats": 1}
 
 
-def apart(step: Callable[..., Any], *args: Any) -> Any:
+def plan(settings: Settings) -> list[Part]:
+    """The fit, then what is done with its model."""
+    own = {key: settings[key] for key in ("n_classes", "n_train", "n_test", "seed")}
+    own["params"] = preset(settings["preset"])
+    fitted = Part("large fit", own, fit_step, timed=True)
+
+    def step(name: str, work: Callable[[Path, Settings], Outcome]) -> Part:
+        def compute(lab: Lab, settings: Settings) -> Outcome:
+            return work(model_of(lab, fitted), settings)
+
+        more = {key: settings[key] for key in ("n_readers", "query_budget", "repeats")}
+        return Part(f"large {name}", own | more, compute, timed=True)
+
+    return [fitted, step("flann", flann_step), step("opening", opening_step), step("readers", readers_step)]
+
+
+def model_of(lab: Lab, fitted: Part) -> Path:
+    """The folder of the fitted model; fitted again if it was removed."""
+    folder = lab.path(fitted).with_suffix("")
+    lab.get(fitted, again=not is_model(folder))
+    return folder
+
+
+def apart(work: Callable[..., Any], *args: Any) -> Any:
     """A step in a fresh process."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(step, *args).result()
+        return pool.submit(work, *args).result()
 
 
-def fit(data: Path | None, n_classes: int) -> None:
-    """Fit and save the model; the index's own share of the time, and the peak of memory."""
-    images = load_caltech101(data)
-    train, _ = split_images(images, n_train=15, n_test=15, seed=0)
-    chosen = set(sorted(set(train.labels))[:n_classes])
-    kept = [place for place, label in enumerate(train.labels) if label in chosen]
+def fit_step(lab: Lab, settings: Settings) -> Outcome:
+    """Fit and save the model."""
+    train, _ = lab.split_of(settings)
+    images = of_classes(train, sorted(set(train.labels))[: settings["n_classes"]])
+    folder = lab.path(Part("large fit", settings, fit_step, timed=True)).with_suffix("")
+    found: Outcome = apart(fit, images, settings["params"], folder)
+    return found
+
+
+def fit(images: LabelledImages, params: Settings, folder: Path) -> dict[str, Any]:
+    """The index's own share of the time of a fit, and the peak of memory."""
     marks: dict[str, tuple[float, float]] = {}
 
     def progress(stage: str, done: int, total: int) -> None:
         if stage == "building the index" and done in (0, total):
             marks["end" if done else "begin"] = (time.perf_counter(), time.process_time())
-        show(stage, done, total)
+        if done % max(1, total // 10) == 0:
+            print(f"{stage}: {done} of {total}", file=sys.stderr, flush=True)
 
-    model = lnbnn.LocalNBNN(**preset_params("paper"))
     begin = time.perf_counter()
-    model.fit([train.paths[i] for i in kept], [train.labels[i] for i in kept], progress=progress)
+    model = lnbnn.LocalNBNN(**params).fit(images.paths, images.labels, progress=progress)
     seconds = time.perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     n_descriptors = sum(image.n_descriptors for image in model.images_)
-    model.save(MODEL)
-    found = {
+    model.save(folder, overwrite=True)
+    return {
         "n_descriptors": n_descriptors,
         "fit_s": round(seconds, 1),
         "index_s": round(marks["end"][0] - marks["begin"][0], 1),
@@ -104,42 +107,50 @@ def fit(data: Path | None, n_classes: int) -> None:
         "bytes_over_raw": round(model.nbytes_ / (128 * n_descriptors), 3),
         "final_gib": round(model.nbytes_ / 2**30, 2),
         "peak_gib": round(peak / 2**30, 2),
-        "disk_gib": round(sum(file.stat().st_size for file in MODEL.rglob("*") if file.is_file()) / 2**30, 2),
+        "disk_gib": round(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**30, 2),
         "threads": os.cpu_count(),
     }
-    FITTED.write_text(json.dumps(found))
-    print(found, file=sys.stderr, flush=True)
 
 
-def flann() -> dict[str, float]:
+def flann_step(model: Path, settings: Settings) -> Outcome:
     """FLANN's four trees over the same vectors."""
-    vectors = lnbnn.load(MODEL).index_.vectors_of(range(1 << 62))
+    found: Outcome = apart(flann, model)
+    return found
+
+
+def flann(model: Path) -> dict[str, float]:
+    """Seconds to build them."""
+    vectors = lnbnn.load(model).index_.vectors_of(range(1 << 62))
     index = make_index("flann", {"checks": 1024})
     index.add(vectors, np.arange(len(vectors)))
     begin, cpu = time.perf_counter(), time.process_time()
     index.build()
-    found = {"index_s": round(time.perf_counter() - begin, 1), "index_cpu_s": round(time.process_time() - cpu, 1)}
-    print("FLANN", found, file=sys.stderr, flush=True)
-    return found
+    return {"index_s": round(time.perf_counter() - begin, 1), "index_cpu_s": round(time.process_time() - cpu, 1)}
 
 
-def opening() -> dict[str, float]:
-    """Seconds to open the model, the package imported before."""
+def opening_step(model: Path, settings: Settings) -> Outcome:
+    """Medians of the seconds to open the model, each time in a fresh process."""
+    runs = [apart(opening, model) for _ in range(settings["repeats"])]
+    return {name: round(median(one[name] for one in runs), 3) for name in runs[0]}
+
+
+def opening(model: Path) -> dict[str, float]:
+    """Seconds to open it, the package imported before."""
     import lnbnn.classifiers.local_nbnn
     import lnbnn.descriptors.dense_sift
     import lnbnn.indexes.faiss_index
 
     begin, cpu = time.perf_counter(), time.process_time()
-    lnbnn.load(MODEL)
+    lnbnn.load(model)
     return {"wall_s": time.perf_counter() - begin, "cpu_s": time.process_time() - cpu}
 
 
-def readers() -> dict[str, Any]:
+def readers_step(model: Path, settings: Settings) -> Outcome:
     """Processes that answer from the model at once: memory of their own, and memory they share."""
     context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(N_READERS)
-    queue = context.Queue()
-    processes = [context.Process(target=_read, args=(barrier, queue)) for _ in range(N_READERS)]
+    barrier, queue = context.Barrier(settings["n_readers"]), context.Queue()
+    args = (model, settings["query_budget"], barrier, queue)
+    processes = [context.Process(target=_read, args=args) for _ in range(settings["n_readers"])]
     for process in processes:
         process.start()
     found = [queue.get(timeout=600) for _ in processes]
@@ -152,9 +163,9 @@ def readers() -> dict[str, Any]:
     }
 
 
-def _read(barrier: Barrier, queue: Any) -> None:
-    model = lnbnn.load(MODEL)
-    model.set_params(n_jobs=1, query_budget=1000)
+def _read(folder: Path, query_budget: int, barrier: Barrier, queue: Any) -> None:
+    model = lnbnn.load(folder)
+    model.set_params(n_jobs=1, query_budget=query_budget)
     answers = model.predict([image.name for image in model.images_[::200]])
     barrier.wait()
     fields = {}
@@ -162,14 +173,34 @@ def _read(barrier: Barrier, queue: Any) -> None:
         name, value, _ = line.split()
         fields[name.rstrip(":")] = int(value) // 1024
     barrier.wait()
-    queue.put(
-        {
-            "private": fields["Private_Clean"] + fields["Private_Dirty"],
-            "shared": fields["Shared_Clean"] + fields["Shared_Dirty"],
-            "answer": tuple(answers),
-        }
+    private, shared = (fields[f"{kind}_Clean"] + fields[f"{kind}_Dirty"] for kind in ("Private", "Shared"))
+    queue.put({"private": private, "shared": shared, "answer": tuple(answers)})
+
+
+def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
+    """What each step found."""
+    return {part.kind.removeprefix("large "): values_of(found) for part, found in outcomes}
+
+
+def tabulate(results: dict[str, Any]) -> str:
+    """A model of the paper's size: its index against FLANN's, memory, opening, sharing."""
+    fit, flann, opening, readers = (results[name] for name in ("fit", "flann", "opening", "readers"))
+    rows = [
+        [f"lnbnn, {fit['threads']} threads", f"{fit['index_cpu_s']:.0f}", f"{fit['index_s']:.0f}"],
+        ["FLANN, 4 trees, 1 thread", f"{flann['index_cpu_s']:.0f}", f"{flann['index_s']:.0f}"],
+    ]
+    return table("index of | CPU s to build | wall s", rows) + (
+        f"\nPreset `paper`, {fit['n_descriptors'] / 1e6:.1f} million descriptors: index and labels take "
+        f"{fit['bytes_over_raw']:.2f} times the raw 8-bit descriptors ({fit['final_gib']:.1f} GiB); the peak while "
+        f"fitting is {fit['peak_gib']:.1f} GiB. The saved model ({fit['disk_gib']:.1f} GiB) opens in "
+        f"{opening['wall_s']:.2f} s ({opening['cpu_s']:.2f} s CPU). {len(readers['private_mib'])} processes that "
+        f"answer from it at once have {max(readers['private_mib']):,} MiB each of their own and share "
+        f"{min(readers['shared_mib']):,} MiB."
     )
 
 
+TITLE = "A model of the paper's size: index, memory, opening, sharing"
+EXPERIMENT = Experiment("large", TITLE, SETTINGS, plan, summarize, tabulate, QUICK)
+
 if __name__ == "__main__":
-    main()
+    run(EXPERIMENT)

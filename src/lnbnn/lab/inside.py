@@ -25,6 +25,7 @@ __all__ = [
     "query_vectors",
     "scores",
     "totals_by_cell",
+    "vectors_of",
 ]
 
 
@@ -37,6 +38,12 @@ def scores(classifier: Any, features: ImageFeatures) -> NDArray[np.float64]:
 def query_vectors(classifier: Any, image: ImageLike) -> NDArray[np.generic]:
     """The vectors that are searched for to answer about an image."""
     found: NDArray[np.generic] = classifier._vectors(classifier.query_features(image))
+    return found
+
+
+def vectors_of(classifier: Any, image: ImageLike) -> NDArray[np.generic]:
+    """The vectors of all descriptors of an image, as they would be indexed."""
+    found: NDArray[np.generic] = classifier._vectors(classifier.image_features(image))
     return found
 
 

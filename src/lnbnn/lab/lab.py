@@ -96,10 +96,13 @@ class Lab:
         """The split of a part: its settings ``n_train``, ``n_test`` and ``seed``."""
         return self.split(settings["n_train"], settings["n_test"], settings["seed"])
 
-    def fit(self, method: str, params: Settings, images: LabelledImages, **changes: Any) -> Any:
-        """A method fitted to images; their features are kept. ``changes`` are of the parameters."""
+    def fit(
+        self, method: str, params: Settings, images: LabelledImages, *, keep_features: bool = True, **changes: Any
+    ) -> Any:
+        """A method fitted to images. ``changes`` are of the parameters."""
         classifier = resolve(CLASSIFIERS, method, "method")(**{**params, "n_jobs": self.n_jobs, **changes})
-        return classifier.fit(images.paths, images.labels, store=self.store, progress=self.progress)
+        store = self.store if keep_features else None
+        return classifier.fit(images.paths, images.labels, store=store, progress=self.progress)
 
     def ask(self, work: Callable[[_Item], Any], items: Sequence[_Item]) -> list[Any]:
         """``work`` for each query image, side by side, with progress."""
