@@ -7,16 +7,13 @@ what changes the index or the features is fitted anew.
     python benchmarks/ablations.py --seeds 0 1
 """
 
-from __future__ import annotations
-
 import statistics
 from typing import Any
 
 import numpy as np
-from common import run, table
+from common import benchmark, table
 
-from lnbnn.lab import Experiment, Lab, Part, inside
-from lnbnn.lab.base import Outcome, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings, inside
 from lnbnn.lab.parts import full_params, share_right
 from lnbnn.scoring import local_nbnn_updates
 
@@ -33,27 +30,19 @@ SCORINGS: dict[str, Settings] = {
 }
 """Ways to score the neighbors that one search finds, of the default fit."""
 
+BINS = ("4 6 9", "4 6 9 14", "4 6 9 14 21", "6 9 14 21 31", "6 9 14 21", "6 9 14 21 31 46")
 PAPER_K = {"k=10": {"n_neighbors": 10}}
 
 FITS: dict[str, Settings] = {
-    "bins 4 6 9": {"descriptor_params": {"bin_sizes": [4, 6, 9]}},
-    "bins 4 6 9 14": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14]}},
-    "bins 4 6 9 14 21": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14, 21]}},
-    "bins 6 9 14 21 31": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21, 31]}},
-    "bins 6 9 14 21": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21]}},
-    "bins 6 9 14 21 31 46": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21, 31, 46]}},
+    **{f"bins {bins}": {"descriptor_params": {"bin_sizes": [int(size) for size in bins.split()]}} for bins in BINS},
     "grid every 6 px": {"descriptor_params": {"step_px": 6}},
     "grid every 6 px, 1,500 query descriptors": {"descriptor_params": {"step_px": 6}, "query_budget": 1500},
     "1,500 query descriptors": {"query_budget": 1500},
     "grid every 12 px": {"descriptor_params": {"step_px": 12}},
-    "longest side 240": {"descriptor_params": {"longest_side": 240}},
-    "longest side 360": {"descriptor_params": {"longest_side": 360}},
-    "contrast 1": {"descriptor_params": {"min_contrast": 1.0}},
-    "contrast 4": {"descriptor_params": {"min_contrast": 4.0}},
-    "alpha=1.2": {"location_weight": 1.2},
-    "alpha=2.0": {"location_weight": 2.0},
-    "RootSIFT, alpha=1.2": {"descriptor": "root-sift", "location_weight": 1.2},
-    "RootSIFT, alpha=1.6": {"descriptor": "root-sift", "location_weight": 1.6},
+    **{f"longest side {side}": {"descriptor_params": {"longest_side": side}} for side in (240, 360)},
+    **{f"contrast {least:g}": {"descriptor_params": {"min_contrast": least}} for least in (1.0, 4.0)},
+    **{f"alpha={alpha}": {"location_weight": alpha} for alpha in (1.2, 2.0)},
+    **{f"RootSIFT, alpha={a}": {"descriptor": "root-sift", "location_weight": a} for a in (1.2, 1.6)},
     **{f"an octave of size weighs {w}": {"scale_weight": w} for w in (0.0, 0.15, 0.2, 0.3, 0.4)},
     **{f"{n} lists visited": {"index_params": {"n_probes": n}} for n in (4, 16, 32)},
 }
@@ -99,8 +88,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return {"answers": found, "truth": inside.places(classifier)}
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
-    """The accuracy of each knob, split by split."""
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     names = {str(params_of(settings, fit)): name for name, fit in settings["fits"].items()}
     accuracy: dict[str, list[float]] = {}
     for part, found in outcomes:
@@ -112,7 +100,6 @@ def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """Held-out accuracy of each knob, and its difference to the paper's k with the default features."""
     means = {name: statistics.mean(values) for name, values in results["accuracy"].items()}
     usual = next(iter(means.values()))
     n_splits = len(next(iter(results["accuracy"].values())))
@@ -124,8 +111,4 @@ def tabulate(results: dict[str, Any]) -> str:
     )
 
 
-TITLE = "What each knob of Local NBNN is worth, on training images"
-EXPERIMENT = Experiment("ablations", TITLE, SETTINGS, plan, summarize, tabulate, QUICK)
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals())

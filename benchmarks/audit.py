@@ -6,36 +6,18 @@ the audit lists is compared with what was swapped.
     python benchmarks/audit.py --presets deep --seeds 0 1 2
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
-from common import mean_of, preset, run, store_for, table, values_of
+from common import benchmark, grouped, mean_of, parts_over, store_for, table
 
 from lnbnn.data.folder import LabelledImages
-from lnbnn.lab import Experiment, Lab, Part
-from lnbnn.lab.base import Outcome, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings
 from lnbnn.trust.audit import audit
 
-SETTINGS: Settings = {
-    "presets": ["balanced", "deep"],
-    "seeds": [0, 1, 2],
-    "n_train": 15,
-    "shares_swapped": [0.05, 0.1],
-    "levels": [0.3, 0.5, 0.7, 0.9],
-}
+SETTINGS: Settings = {"presets": ["balanced", "deep"], "seeds": [0, 1, 2], "n_train": 15}
+SETTINGS |= {"shares_swapped": [0.05, 0.1], "levels": [0.3, 0.5, 0.7, 0.9]}
 QUICK: Settings = {"presets": ["balanced"], "seeds": [0], "n_train": 5}
-
-
-def plan(settings: Settings) -> list[Part]:
-    """One part per preset and seed."""
-    own = {key: settings[key] for key in ("n_train", "shares_swapped", "levels")}
-    return [
-        Part(f"audit {name}", own | {"seed": seed, "params": preset(name)}, compute)
-        for name in settings["presets"]
-        for seed in settings["seeds"]
-    ]
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
@@ -84,16 +66,11 @@ def found_of(model: Any, train: LabelledImages, swapped: list[int], levels: list
     }
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
-    """The runs of each preset, and their mean."""
-    runs: dict[str, list[Any]] = {}
-    for part, found in outcomes:
-        runs.setdefault(part.kind.removeprefix("audit "), []).append(values_of(found))
-    return {name: {"mean": mean_of(done), "runs": done} for name, done in runs.items()}
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    return {name: {"mean": mean_of(runs), "runs": runs} for name, runs in grouped(outcomes, "preset").items()}
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """What the audit lists of labels that were swapped on purpose: a row per preset, share and threshold."""
     rows, sentences = [], []
     for name, found in results.items():
         for share, swapped in found["mean"]["swapped"].items():
@@ -112,8 +89,4 @@ def tabulate(results: dict[str, Any]) -> str:
     return "".join([table(header + "with the right label suggested", rows), *sentences])
 
 
-TITLE = "Swapped labels that the audit finds"
-EXPERIMENT = Experiment("audit", TITLE, SETTINGS, plan, summarize, tabulate, QUICK)
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals(), plan=parts_over("audit", compute, presets="preset", seeds="seed"))

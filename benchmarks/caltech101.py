@@ -5,87 +5,58 @@ Writes results/caltech101-<preset>-<images>.json.
     python benchmarks/caltech101.py --preset balanced --seeds 0 1 2
 """
 
-from __future__ import annotations
-
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from common import preset, run, table, values_of
+from common import benchmark, parts_over, python, table, values_of
 
 from lnbnn.data.folder import write_list
-from lnbnn.lab import Experiment, Lab, Part
-from lnbnn.lab.base import Outcome, Settings
-from lnbnn.lab.records import RunRecord
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings
 
 SETTINGS: Settings = {"preset": "balanced", "n_train": 15, "n_test": 15, "n_predict": 41, "seeds": [0, 1, 2]}
 QUICK: Settings = {"n_train": 3, "n_test": 2, "n_predict": 3, "seeds": [0], "preset": "fast"}
 PRESETS = ("balanced", "paper", "fast")
+HEADER = "preset | accuracy, % | reference descriptors | fit | evaluate, 1,515 images | peak memory | "
+HEADER += "one image, whole command | each further image"
 PAPER = "66.1 ± 1.1"
-
-
-def plan(settings: Settings) -> list[Part]:
-    """One part per split."""
-    own = {key: settings[key] for key in ("preset", "n_train", "n_test", "n_predict")}
-    own["params"] = preset(settings["preset"])
-    return [Part("command-line", own | {"seed": seed}, compute, timed=True) for seed in settings["seeds"]]
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """Split, fit, evaluate and predict with one seed; accuracy, seconds and peak memory of each command."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+        model = f"{folder}/model"
         train, test = lab.split_of(settings)
-        write_list(place / "train.csv", train)
-        write_list(place / "test.csv", test)
-        fit = lnbnn("fit", place / "train.csv", place / "model", "--preset", settings["preset"])
-        evaluate = lnbnn("evaluate", place / "model", place / "test.csv", "--format", "json")
-        info = json.loads(lnbnn("info", place / "model", "--format", "json")["stdout"])
+        write_list(Path(folder) / "train.csv", train)
+        write_list(Path(folder) / "test.csv", test)
+        fit = python("-m", "lnbnn", "fit", f"{folder}/train.csv", model, "--preset", settings["preset"])
+        evaluated = python("-m", "lnbnn", "evaluate", model, f"{folder}/test.csv", "--format", "json")
+        info = json.loads(python("-m", "lnbnn", "info", model, "--format", "json").text)
         queries = test.paths[:: len(test) // settings["n_predict"]][: settings["n_predict"]]
-        one = lnbnn("predict", place / "model", queries[0], "--format", "json")
-        many = lnbnn("predict", place / "model", *queries, "--format", "json")
-        alone = lnbnn("predict", place / "model", *queries, "--format", "json", "--jobs", 1)
-    outcome = json.loads(evaluate["stdout"])
+        predict = ("-m", "lnbnn", "predict", "--format", "json", model)
+        one, many = python(*predict, queries[0]), python(*predict, *queries)
+        alone = python(*predict, *queries, "--jobs", 1)
+    outcome = json.loads(evaluated.text)
     return {
         "seed": settings["seed"],
         "preset": settings["preset"],
         **{name: outcome[name] for name in ("mean_per_class_accuracy", "per_class", "n_images")},
         **{name: info[name] for name in ("n_descriptors", "index", "settings", "bytes_on_disk")},
-        "fit_s": fit["seconds"],
-        "fit_peak_mib": fit["peak_mib"],
-        "evaluate_s": evaluate["seconds"],
-        "evaluate_peak_mib": evaluate["peak_mib"],
-        "predict_first_answer_s": one["seconds"],
-        "predict_ms_an_image": round(1000 * (many["seconds"] - one["seconds"]) / (len(queries) - 1), 1),
-        "predict_ms_an_image_one_thread": round(1000 * (alone["seconds"] - one["seconds"]) / (len(queries) - 1), 1),
-        "same_bytes_with_1_thread": many["stdout"] == alone["stdout"],
+        "fit_s": round(fit.wall_s, 2),
+        "fit_peak_mib": fit.peak_mib,
+        "evaluate_s": round(evaluated.wall_s, 2),
+        "evaluate_peak_mib": evaluated.peak_mib,
+        "predict_first_answer_s": round(one.wall_s, 2),
+        "predict_ms_an_image": round(1000 * (many.wall_s - one.wall_s) / (len(queries) - 1), 1),
+        "predict_ms_an_image_one_thread": round(1000 * (alone.wall_s - one.wall_s) / (len(queries) - 1), 1),
+        "same_bytes_with_1_thread": many.text == alone.text,
     }
 
 
-def lnbnn(*words: object) -> dict[str, Any]:
-    """Run one command; its output, wall-clock seconds and peak resident memory."""
-    start = time.perf_counter()
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen([sys.executable, "-m", "lnbnn", *map(str, words)], stdout=output)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            sys.exit(f"lnbnn {words[0]} ended with {process.returncode}")
-        output.seek(0)
-        text = output.read()
-    seconds = round(time.perf_counter() - start, 2)
-    return {"stdout": text, "seconds": seconds, "peak_mib": round(usage.ru_maxrss / 1024)}
-
-
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
-    """Each split, and the mean of their accuracies."""
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     splits = [values_of(found) for _, found in outcomes]
     accuracies = [100 * split["mean_per_class_accuracy"] for split in splits]
     return {
@@ -96,29 +67,21 @@ def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """One row; times and memory are medians over the splits."""
-    return _table([_row(results["splits"][0]["preset"], results)])
+    return table(HEADER, [_row(results["splits"][0]["preset"], results)])
 
 
-def render(read: Callable[[str], RunRecord | None]) -> str:
+def render(read: Callable[[str], Any]) -> str:
     """The table of the README: one row per preset, then the sentence on dense SIFT."""
     records = {name: record for name in PRESETS if (record := read(f"caltech101-{name}-15")) is not None}
     rows = [_row(name, record.results) for name, record in records.items()]
-    balanced, dense_sift = read("caltech101-balanced-15"), read("dense-sift")
-    assert balanced is not None and dense_sift is not None
-    machine, sift = balanced.machine, dense_sift.results
-    return _table([*rows, ["the paper's Local NBNN", PAPER + " |" * 6]]) + (
+    machine, sift = records["balanced"].machine, read("dense-sift").results
+    return table(HEADER, [*rows, ["the paper's Local NBNN", PAPER + " |" * 6]]) + (
         f"\nMeasured on {machine['cores']} cores ({machine['cpu']}); ± is one standard deviation over the splits.\n"
         f"Dense SIFT at the paper's settings takes {sift['ours_ms_median']:.1f} ms an image on one core, "
         f"{sift['ratio_median']:.0f} times as fast as OpenCV's SIFT on the same grid "
         f"({sift['opencv_ms_median']:.0f} ms) and {sift['kornia_ratio_median']:.0f} times as fast as kornia's "
         f"({sift['kornia_ms_median']:.0f} ms).\n"
     )
-
-
-def _table(rows: list[list[str]]) -> str:
-    header = "preset | accuracy, % | reference descriptors | fit | evaluate, 1,515 images | peak memory | "
-    return table(header + "one image, whole command | each further image", rows)
 
 
 def _row(name: str, results: dict[str, Any]) -> list[str]:
@@ -141,16 +104,8 @@ def _row(name: str, results: dict[str, Any]) -> list[str]:
     ]
 
 
-EXPERIMENT = Experiment(
-    "caltech101",
-    "Caltech 101 through the command line",
-    SETTINGS,
-    plan,
-    summarize,
-    tabulate,
-    QUICK,
-    label=lambda settings: f"caltech101-{settings['preset']}-{settings['n_train']}",
+EXPERIMENT = benchmark(
+    globals(),
+    plan=parts_over("command-line", compute, timed=True, seeds="seed"),
+    label="caltech101-{preset}-{n_train}".format_map,
 )
-
-if __name__ == "__main__":
-    run(EXPERIMENT)

@@ -5,21 +5,24 @@ Finished parts are kept in runs/ by all that they depend on, so that a run that 
 are found again only with the same code, libraries and processor, and measured anew with ``--again``.
 """
 
-from __future__ import annotations
-
 import argparse
+import os
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from lnbnn import FeatureStore, LateFusion
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.data.folder import LabelledImages
-from lnbnn.lab import Experiment, Lab
-from lnbnn.lab.base import Outcome, Settings
+from lnbnn.descriptors import make_descriptor
+from lnbnn.lab import Experiment, Lab, Outcome, Outcomes, Part, Settings
 from lnbnn.lab.parts import full_params
 from lnbnn.lab.reproduce import find_images, reproduce
 from lnbnn.presets import preset_params
@@ -29,39 +32,46 @@ HERE = Path(__file__).resolve().parent.parent
 """The project's folder: records go to ``results/`` in it, finished parts to ``runs/``."""
 
 
+def benchmark(module: dict[str, Any], **given: Any) -> Experiment:
+    """The experiment that a file of this folder holds, by the names in it; it is run if that file is the program.
+
+    The names are ``SETTINGS``, ``QUICK``, and those of the fields of :class:`~lnbnn.lab.base.Experiment`; ``given`` may
+    stand in for them. Without ``summarize`` the results are what the only part found.
+    """
+    fields = {"summarize": only_part, "settings": module["SETTINGS"], "quick": module.get("QUICK", {})}
+    fields |= {name: module[name] for name in ("plan", "summarize", "tabulate", "draw", "label") if name in module}
+    name = Path(module["__file__"]).stem.replace("_", "-")
+    experiment = Experiment(name, module["__doc__"], **fields | given)
+    if module["__name__"] == "__main__":
+        run(experiment)
+    return experiment
+
+
 def run(experiment: Experiment, words: Sequence[str] | None = None) -> Path:
     """Run a benchmark as the command line asks; write its record and picture, print its table."""
-    parser = _parser(experiment)
-    options = parser.parse_args(words)
+    options = _parser(experiment).parse_args(words)
     given = {key: getattr(options, key) for key in experiment.settings if getattr(options, key, None) is not None}
     settings = experiment.settings | (experiment.quick if options.quick else {}) | given
     runs = options.runs or (HERE / "runs" / "quick" if options.quick else HERE / "runs")
     output = options.output or (runs / "results" if options.quick else HERE / "results")
-    pictures = HERE / "docs" / "images" if output == HERE / "results" else None
     images = LabelledImages((), ())
     if experiment.dataset:
         images = find_images(experiment.dataset, options.data, runs, quick=options.quick, note=_tell)
-    command = ["python", f"benchmarks/{experiment.name.replace('-', '_')}.py", *_words(given)]
+    lab = Lab(experiment.dataset + "-quick" * options.quick, images, runs, progress=show)
+    command = ["python", f"benchmarks/{experiment.name.replace('-', '_')}.py"]
+    for key, value in given.items():
+        command += [_option(key), *map(str, [] if value is True else np.atleast_1d(value).tolist())]
     command += ["--quick"] * options.quick + ["--finished"] * options.finished
-    lab = Lab(experiment.dataset + "-quick" * options.quick, images, runs, progress=_show)
-    done = reproduce(
-        experiment,
-        settings,
-        lab,
-        command=" ".join(command),
-        output=output,
-        pictures=pictures,
-        finished=options.finished,
-        again=options.again,
-        on_part=_tell,
-    )
-    print(experiment.tabulate(done.record.results))
-    print(f"record: {done.path}")
+    places = {"output": output, "pictures": HERE / "docs" / "images" if output == HERE / "results" else None}
+    how = {"finished": options.finished, "again": options.again, "on_part": _tell}
+    done = reproduce(experiment, settings, lab, command=" ".join(command), **places, **how)
+    print(f"{experiment.tabulate(done.record.results)}\nrecord: {done.path}")
     return done.path
 
 
 def _parser(experiment: Experiment) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=experiment.title)
+    text = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=experiment.title, formatter_class=text)
     parser.add_argument("--data", type=Path, help="where Caltech 101 is; by default where `lnbnn data` looks")
     parser.add_argument("--runs", type=Path, help="folder of features and finished parts; default: runs")
     parser.add_argument("--output", type=Path, help="folder of the record; default: results")
@@ -70,13 +80,12 @@ def _parser(experiment: Experiment) -> argparse.ArgumentParser:
     parser.add_argument("--again", action="store_true", help="compute parts that are done, too")
     for key, value in experiment.settings.items():
         many = isinstance(value, list)
-        kind = type(value[0] if many and value else value)
-        if kind in (int, float, str):
-            parser.add_argument(
-                _option(key), dest=key, type=kind, nargs="+" if many else None, help=f"default: {value}"
-            )
-        elif kind is bool:
+        kind = type(value[0] if many else value)
+        if kind is bool and not many:
             parser.add_argument(_option(key), dest=key, action="store_true", default=None)
+        elif kind in (int, float, str):
+            how = {"type": kind, "nargs": "+" if many else None}
+            parser.add_argument(_option(key), dest=key, help=f"default: {value}", **how)
     return parser
 
 
@@ -84,18 +93,8 @@ def _option(key: str) -> str:
     return "--" + key.removeprefix("n_").replace("_", "-")
 
 
-def _words(given: Settings) -> list[str]:
-    found = []
-    for key, value in given.items():
-        found += (
-            [_option(key)]
-            if value is True
-            else [_option(key), *map(str, value if isinstance(value, list) else [value])]
-        )
-    return found
-
-
-def _show(stage: str, done: int, total: int) -> None:
+def show(stage: str, done: int, total: int) -> None:
+    """Progress as a line per tenth on stderr."""
     if done % max(1, total // 10) == 0:
         _tell(f"{stage}: {done} of {total}")
 
@@ -104,31 +103,48 @@ def _tell(what: object) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
-# ---- classifiers as plain values, so that a part's settings say all of them ----------------------------------------
+def parts_over(
+    kind: str, compute: Callable[[Lab, Settings], Outcome], *, timed: bool = False, **singles: str
+) -> Callable[[Settings], list[Part]]:
+    """A plan: one part per combination of the settings named (``seeds="seed"``), each with all other settings.
 
-Recipe = Any
-"""``[method, parameters]``, or a dict of named ones that are fused."""
+    Of a dict, a part gets the key and the settings that it stands for. Nothing is left to defaults that may change: a
+    preset, named, brings all its parameters as ``params``; descriptors and recipes are made full.
+    """
+
+    def plan(settings: Settings) -> list[Part]:
+        parts = []
+        for values in product(*(settings[many] for many in singles)):
+            own = {key: value for key, value in settings.items() if key not in singles}
+            for (many, single), value in zip(singles.items(), values, strict=True):
+                own[single] = value
+                own |= settings[many][value] if isinstance(settings[many], dict) else {}
+            if "preset" in own:
+                own["params"] = full_params("local-nbnn", preset_params(own["preset"]))
+            if "descriptor" in own:
+                given = own.get("descriptor_params", {})
+                own["descriptor_params"] = make_descriptor(own["descriptor"], given).settings()
+            words = [value for value in values if isinstance(value, str)]
+            parts.append(Part(" ".join([kind, *words]), full(own), compute, timed))
+        return parts
+
+    return plan
 
 
-def full(recipe: Recipe) -> Recipe:
-    """A recipe with every setting said."""
-    if isinstance(recipe, dict):
-        return {name: full(inner) for name, inner in recipe.items()}
-    method, params = recipe
-    return [method, full_params(method, params)]
+def full(value: Any) -> Any:
+    """Settings with every parameter of the recipes in them; a recipe is ``[method, parameters]``."""
+    if isinstance(value, dict):
+        return {name: full(inner) for name, inner in value.items()}
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict) and value[0] in CLASSIFIERS:
+        return [value[0], full_params(*value)]
+    return value
 
 
-def make(recipe: Recipe) -> Any:
-    """The classifier of a recipe, unfitted."""
+def make(recipe: Any) -> Any:
+    """The classifier of a recipe, unfitted; of a dict of them, their fusion."""
     if isinstance(recipe, dict):
         return LateFusion([(name, make(inner)) for name, inner in recipe.items()])
-    method, params = recipe
-    return resolve(CLASSIFIERS, method, "method")(**params)
-
-
-def preset(name: str, **changes: Any) -> Settings:
-    """All parameters of a preset of Local NBNN."""
-    return full_params("local-nbnn", preset_params(name) | changes)
+    return resolve(CLASSIFIERS, recipe[0], "method")(**recipe[1])
 
 
 def store_for(lab: Lab, params: Settings) -> FeatureStore | None:
@@ -136,12 +152,58 @@ def store_for(lab: Lab, params: Settings) -> FeatureStore | None:
     return lab.store if params["descriptor"].startswith("deep") else None
 
 
-# ---- figures and tables ---------------------------------------------------------------------------------------------
+def python(*words: object) -> Any:
+    """Run a new process of Python: a :class:`watch` of it, with the ``text`` that it printed and ``peak_mib``."""
+    with tempfile.TemporaryFile("w+") as output, watch() as spent:
+        process = subprocess.Popen([sys.executable, *map(str, words)], stdout=output)
+        _, status, usage = os.wait4(process.pid, 0)
+        if os.waitstatus_to_exitcode(status):
+            sys.exit(f"python {' '.join(map(str, words[:3]))} ended with {os.waitstatus_to_exitcode(status)}")
+        process.returncode = 0
+        output.seek(0)
+        spent.text, spent.peak_mib = output.read(), round(usage.ru_maxrss / 1024)
+    spent.cpu_s = usage.ru_utime + usage.ru_stime
+    return spent
+
+
+class watch:  # noqa: N801
+    """Seconds from start to stop, or of a block: ``wall_s``, and ``cpu_s`` of all threads of this process."""
+
+    def start(self) -> None:
+        """From here."""
+        self.began = time.perf_counter(), time.process_time()
+
+    def stop(self, *_: object) -> None:
+        """To here."""
+        self.wall_s, self.cpu_s = time.perf_counter() - self.began[0], time.process_time() - self.began[1]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    __exit__ = stop
+
+    def ms(self) -> dict[str, float]:
+        """Both in milliseconds."""
+        return {"wall_ms": 1000 * self.wall_s, "cpu_ms": 1000 * self.cpu_s}
 
 
 def values_of(outcome: Outcome) -> Settings:
     """What a part found, its arrays left out."""
     return {name: value for name, value in outcome.items() if not isinstance(value, np.ndarray)}
+
+
+def only_part(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    """The summary of a benchmark of one part: what it found."""
+    return values_of(outcomes[0][1])
+
+
+def grouped(outcomes: Outcomes, single: str) -> dict[Any, list[Settings]]:
+    """What parts found, by the value of one of their settings."""
+    found: dict[Any, list[Settings]] = {}
+    for part, outcome in outcomes:
+        found.setdefault(part.settings[single], []).append(values_of(outcome))
+    return found
 
 
 def mean_of(runs: list[Any], digits: int = 4) -> Any:

@@ -12,170 +12,129 @@ test images of others. benchmarks/deep_choice.py repeats the main comparisons wi
     python benchmarks/deep.py --train 15 --methods fused     # a record of its own: results/deep-fused-15.json
 """
 
-from __future__ import annotations
-
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import Recipe, full, make, run, table, values_of
+from common import benchmark, full, make, parts_over, table, values_of, watch
 from sklearn.linear_model import LogisticRegression
 
-from lnbnn.data.folder import LabelledImages
 from lnbnn.descriptors import make_descriptor
-from lnbnn.lab import Experiment, Lab, Part, inside
-from lnbnn.lab.base import Outcome, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings, inside
 from lnbnn.lab.parts import accuracy, truth_of
-from lnbnn.lab.records import RunRecord
 from lnbnn.presets import preset_params
 from lnbnn.reading.extraction import features_of
 
 DEEP = preset_params("deep")
-FUSED: Recipe = {  # Local NBNN on two layers, of which one sees a larger picture, and SVMs on the pooled last one
+FUSED: Settings = {  # Local NBNN on two layers, of which one sees a larger picture, and SVMs on the pooled last one
     "cells": ["local-nbnn", DEEP],
     "finer": ["local-nbnn", DEEP | {"descriptor": "deep@stage6", "descriptor_params": {"longest_side": 384}}],
     "pooled": ["pooled-svm", {"descriptor": "deep"}],
 }
-METHODS: dict[str, tuple[str, Recipe]] = {  # what is run on each split: its name in the table, and how it is made
-    "cells": ("local-nbnn", ["local-nbnn", DEEP]),
+METHODS: dict[str, tuple[str, Any]] = {  # what is run on each split: its name in the table, and its recipe
+    "cells": ("local-nbnn", FUSED["cells"]),
     "fused": ("local-nbnn on two layers, pooled-svm, fused", FUSED),
     "kernel": ("local-nbnn-kernel", ["local-nbnn-kernel", DEEP]),
     "pooled": ("pooled", None),
 }
-SETTINGS: Settings = {
-    "n_train": 15,
-    "n_test": 15,
-    "seeds": [0, 1, 2, 3, 4],
-    "methods": list(METHODS),
-    "inverse_penalty": 100.0,  # of logistic regression
-    "n_timed": 40,
-}
+SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seeds": [0, 1, 2, 3, 4], "methods": list(METHODS)}
+SETTINGS |= {"inverse_penalty": 100.0, "n_timed": 40}
 QUICK: Settings = {"n_train": 3, "n_test": 2, "seeds": [0], "n_timed": 2}
 
 
 def plan(settings: Settings) -> list[Part]:
     """One part per method and split."""
-    own = {key: settings[key] for key in ("n_train", "n_test")}
     parts = []
     for name in settings["methods"]:
-        for seed in settings["seeds"]:
-            if name == "pooled":
-                how = {"descriptor": "deep", "inverse_penalty": settings["inverse_penalty"]}
-                parts.append(Part("deep pooled", own | {"seed": seed} | how, pooled))
-            else:
-                how = {"recipe": full(METHODS[name][1]), "n_timed": settings["n_timed"]}
-                parts.append(Part(f"deep {name}", own | {"seed": seed} | how, compute, timed=True))
+        own = {key: settings[key] for key in ("n_train", "n_test", "seeds")} | {"method": name}
+        if name == "pooled":
+            own |= {"descriptor": "deep", "inverse_penalty": settings["inverse_penalty"]}
+            parts += parts_over("deep pooled", pooled, seeds="seed")(own)
+        else:
+            own |= {"recipe": full(METHODS[name][1]), "n_timed": settings["n_timed"]}
+            parts += parts_over(f"deep {name}", compute, timed=True, seeds="seed")(own)
     return parts
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
-    """Fit and evaluate: scores, times with the features at hand, and CPU time from file to answer."""
+    """Fit and evaluate: accuracy, times with the features at hand, and CPU time from file to answer."""
     train, test = lab.split_of(settings)
     classifier = make(settings["recipe"])
-    start = np.array([time.perf_counter(), time.process_time()])
-    classifier.fit(train.paths, train.labels, store=lab.store, progress=lab.progress)
-    middle = np.array([time.perf_counter(), time.process_time()])
-    scores = classifier.decision_function(test.paths, store=lab.store)
-    end = np.array([time.perf_counter(), time.process_time()])
-    times = {"fit": middle - start, "evaluate": end - middle}
-    is_cells = settings["recipe"] == full(METHODS["cells"][1])
+    with watch() as fit:
+        classifier.fit(train.paths, train.labels, store=lab.store, progress=lab.progress)
+    with watch() as evaluate:
+        scores = classifier.decision_function(test.paths, store=lab.store)
     paths = list(test.paths[:: max(1, len(test) // settings["n_timed"])][: settings["n_timed"]])
+    times = {"fit": fit, "evaluate": evaluate}
     return {
         "accuracy": accuracy(scores, truth_of(classifier, test)),
-        "with_cached_features": {
-            name: dict(zip(("wall", "cpu"), np.round(spent, 1).tolist(), strict=True)) for name, spent in times.items()
-        },
+        "with_cached_features": {n: {"wall": round(t.wall_s, 1), "cpu": round(t.cpu_s, 1)} for n, t in times.items()},
         "described": classifier.describe(),
         "settings": classifier.plain_params(),
-        "cpu_ms_an_image": cpu_times(classifier, paths) if is_cells else {"all": cpu_of_answers(classifier, paths)},
-        **({"n_descriptors": len(classifier.index_)} if is_cells else {}),
+        "cpu_ms_an_image": cpu_times(classifier, paths, by_stage=settings["method"] == "cells"),
+        **({"n_descriptors": len(classifier.index_)} if settings["method"] == "cells" else {}),
     }
 
 
-def cpu_times(classifier: Any, paths: list[str]) -> dict[str, float]:
-    """CPU time of one image, one at a time: network and all, and of the search alone."""
-    features_of(paths[0], classifier.descriptor_)
-    start = time.process_time()
-    features = [classifier.query_features(path) for path in paths]
-    middle = time.process_time()
-    for found in features:
-        classifier.index_.search(inside.query_vectors(classifier, found), classifier.n_neighbors + 1)
-    searched = time.process_time()
-    classifier.set_params(n_jobs=1).decision_function(features)
-    end = time.process_time()
-    spent = {"read and extract": middle - start, "search": searched - middle, "all": middle - start + end - searched}
-    return {name: round(1000 * seconds / len(paths), 2) for name, seconds in spent.items()}
-
-
-def cpu_of_answers(classifier: Any, paths: list[str]) -> float:
-    """CPU time of one image in ms, from file to answer, network and all."""
-    classifier.decision_function(paths[:1])
-    start = time.process_time()
-    classifier.set_params(n_jobs=1).decision_function(paths)
-    return round((time.process_time() - start) / len(paths) * 1000, 2)
+def cpu_times(classifier: Any, paths: list[str], *, by_stage: bool) -> dict[str, float]:
+    """CPU ms of one image, one at a time, network and all; if ``by_stage``, also of reading and of the search."""
+    classifier.set_params(n_jobs=1).decision_function(paths[:1])
+    with watch() as whole:
+        classifier.decision_function(paths)
+    spent = {"all": whole}
+    if by_stage:
+        with watch() as spent["read and extract"]:
+            features = [classifier.query_features(path) for path in paths]
+        with watch() as spent["search"]:
+            for found in features:
+                classifier.index_.search(inside.query_vectors(classifier, found), classifier.n_neighbors + 1)
+    return {name: round(1000 * one.cpu_s / len(paths), 2) for name, one in spent.items()}
 
 
 def pooled(lab: Lab, settings: Settings) -> Outcome:
-    """Plain methods on the mean of the cells."""
-    split = lab.split_of(settings)
+    """Plain methods on the mean of the cells, centered on the training images and of unit length."""
+    split, descriptor = lab.split_of(settings), make_descriptor(settings["descriptor"])
     classes = sorted(set(split[0].labels))
-    known, truth = (np.searchsorted(classes, images.labels) for images in split)
-    means = [pool(images, lab) for images in split]
-    scores = pooled_scores(means[0], known, means[1], settings["inverse_penalty"])
+    labels, truth = (np.searchsorted(classes, images.labels) for images in split)
+    cells = [[features_of(path, descriptor, lab.store).descriptors for path in images.paths] for images in split]
+    known, asked = (np.array([one.mean(axis=0, dtype=np.float64) for one in images]) for images in cells)
+    train, test = (part - known.mean(axis=0) for part in (known, asked))
+    train, test = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (train, test))
+    means = np.array([train[labels == label].mean(axis=0) for label in range(len(classes))])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    similar = test @ train.T
+    votes = np.zeros((len(test), len(classes)))
+    for row, places in enumerate(np.argsort(-similar, axis=1)[:, :5]):
+        np.add.at(votes[row], labels[places], 1.0 + 1e-3 * similar[row, places])  # of equal votes the nearer
+    regression = LogisticRegression(C=settings["inverse_penalty"], max_iter=200).fit(train, labels)
+    scores = {
+        "pooled, nearest class mean": test @ means.T,
+        "pooled, 5 nearest neighbours": votes,
+        "pooled, logistic regression": regression.decision_function(test),
+    }
     return {"accuracy": {name: accuracy(found, truth) for name, found in scores.items()}}
 
 
-def pool(images: LabelledImages, lab: Lab) -> np.ndarray:
-    """The mean of the cells of each image: what the network's own classifier is given."""
-    descriptor = make_descriptor("deep")
-    cells = [features_of(path, descriptor, lab.store).descriptors for path in images.paths]
-    return np.array([of_image.mean(axis=0, dtype=np.float64) for of_image in cells])
-
-
-def pooled_scores(train: np.ndarray, labels: np.ndarray, test: np.ndarray, penalty: float) -> dict[str, np.ndarray]:
-    """Scores by three plain methods on pooled vectors, centered on the training images and of unit length."""
-    center = train.mean(axis=0)
-    train, test = (part - center for part in (train, test))
-    train, test = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (train, test))
-    n_classes = labels.max() + 1
-    means = np.array([train[labels == label].mean(axis=0) for label in range(n_classes)])
-    means /= np.linalg.norm(means, axis=1, keepdims=True)
-    similar = test @ train.T
-    nearest = np.argsort(-similar, axis=1)[:, :5]
-    votes = np.zeros((len(test), n_classes))
-    for row, places in enumerate(nearest):
-        np.add.at(votes[row], labels[places], 1.0 + 1e-3 * similar[row, places])  # of equal votes the nearer
-    regression = LogisticRegression(C=penalty, max_iter=200)
-    return {
-        "pooled, nearest class mean": test @ means.T,
-        "pooled, 5 nearest neighbours": votes,
-        "pooled, logistic regression": regression.fit(train, labels).decision_function(test),
-    }
-
-
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     """By split: the accuracy of each row of the table, and what else each method said."""
     splits: dict[int, dict[str, Any]] = {}
     for part, outcome in outcomes:
-        name, found = part.kind.removeprefix("deep "), values_of(outcome)
-        split = splits.setdefault(part.settings["seed"], {"seed": part.settings["seed"], "accuracy": {}, "parts": {}})
+        name, seed, found = part.settings["method"], part.settings["seed"], values_of(outcome)
+        split = splits.setdefault(seed, {"seed": seed, "accuracy": {}, "parts": {}})
         share = found.pop("accuracy")
         split["accuracy"] |= share if isinstance(share, dict) else {METHODS[name][0]: share}
         split["parts"][name] = found | {"seconds": round(float(outcome["seconds"]), 1)}
     names = dict.fromkeys(row for split in splits.values() for row in split["accuracy"])
     rows = {row: [split["accuracy"][row] for split in splits.values() if row in split["accuracy"]] for row in names}
-    spreads = {row: statistics.stdev(values) if len(values) > 1 else None for row, values in rows.items()}
     return {
-        "accuracy_mean": {row: round(statistics.mean(values), 2) for row, values in rows.items()},
-        "accuracy_sd": {row: None if spread is None else round(spread, 2) for row, spread in spreads.items()},
+        "accuracy_mean": {row: round(statistics.mean(of), 2) for row, of in rows.items()},
+        "accuracy_sd": {row: round(statistics.stdev(of), 2) if len(of) > 1 else None for row, of in rows.items()},
         "splits": list(splits.values()),
     }
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """One row per method."""
     return table("on EfficientNet-Lite0 | accuracy, %", [[name, cell] for name, cell in _cells(results).items()])
 
 
@@ -185,20 +144,17 @@ def _cells(results: dict[str, Any]) -> dict[str, str]:
     return {row: f"{mean:.1f}" if spreads[row] is None else f"{mean:.1f} ± {spreads[row]:.1f}" for row, mean in means}
 
 
-def render(read: Callable[[str], RunRecord | None]) -> str:
+def render(read: Callable[[str], Any]) -> str:
     """The table of the docs: records of all methods and of one, with 15 and with 30 images."""
     columns: dict[int, dict[str, str]] = {}
     times, n_splits = [], set()
     for n_images in (15, 30):
         for part in ("", "fused-", "kernel-"):
-            record = read(f"deep-{part}{n_images}")
-            if record is not None:
+            if (record := read(f"deep-{part}{n_images}")) is not None:
                 columns[n_images] = columns.get(n_images, {}) | _cells(record.results)
                 splits = record.results["splits"]
                 n_splits.add(len(splits))
                 times += [split.get("parts", {}).get("cells", split)["cpu_ms_an_image"] for split in splits if not part]
-    if not times:
-        return ""
     names = dict.fromkeys(name for column in columns.values() for name in column)
     rows = [[name, *(column.get(name, "") for column in columns.values())] for name in names]
     whole, search = (statistics.median(time[part] for time in times) for part in ("all", "search"))
@@ -215,8 +171,4 @@ def label(settings: Settings) -> str:
     return "-".join(["deep", *names, str(settings["n_train"])])
 
 
-TITLE = "Local NBNN on the cells of a network, beside its pooled vector"
-EXPERIMENT = Experiment("deep", TITLE, SETTINGS, plan, summarize, tabulate, QUICK, label=label)
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals())

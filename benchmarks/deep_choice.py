@@ -2,30 +2,25 @@
 
 Of the 15 training images per class of each split, 10 are the model and 5 are held out; the test images are not looked
 at.
-
-    python benchmarks/deep_choice.py
 """
-
-from __future__ import annotations
 
 import statistics
 from typing import Any
 
-from common import Recipe, full, make, run, table
+from common import benchmark, grouped, make, parts_over, table
 from deep import DEEP, FUSED
 
 from lnbnn.data.splits import split_images
-from lnbnn.lab import Experiment, Lab, Part
-from lnbnn.lab.base import Outcome, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings
 from lnbnn.lab.parts import accuracy, truth_of
 
 
-def cells(descriptor: str = "deep", descriptor_params: Settings | None = None, **changes: Any) -> Recipe:
+def cells(descriptor: str = "deep", descriptor_params: Settings | None = None, **changes: Any) -> list[Any]:
     """Local NBNN of the preset ``deep`` with some settings changed."""
     return ["local-nbnn", DEEP | {"descriptor": descriptor, "descriptor_params": descriptor_params or {}} | changes]
 
 
-TRIALS: dict[str, Recipe] = {
+TRIALS: Settings = {
     "the preset": cells(),
     "224 pixels": cells("deep", {"longest_side": 224}),
     "384 pixels": cells("deep", {"longest_side": 384}),
@@ -44,24 +39,10 @@ TRIALS: dict[str, Recipe] = {
     "fused with pooled-svm": {name: FUSED[name] for name in ("cells", "pooled")},
     "fused with both": FUSED,
 }
-SETTINGS: Settings = {"n_known": 10, "n_held_out": 5, "n_test": 15, "seeds": [0, 1], "trials": TRIALS}
-QUICK: Settings = {
-    "n_known": 3,
-    "n_held_out": 2,
-    "n_test": 1,
-    "seeds": [0],
-    "trials": {name: TRIALS[name] for name in ("the preset", "fused with pooled-svm")},
-}
-
-
-def plan(settings: Settings) -> list[Part]:
-    """One part per trial and split."""
-    own = {key: settings[key] for key in ("n_known", "n_held_out", "n_test")}
-    return [
-        Part("deep-choice", own | {"seed": seed, "trial": name, "recipe": full(recipe)}, compute)
-        for seed in settings["seeds"]
-        for name, recipe in settings["trials"].items()
-    ]
+SETTINGS: Settings = {"n_known": 10, "n_held_out": 5, "n_test": 15, "seeds": [0, 1]}
+SETTINGS["trials"] = {name: {"recipe": recipe} for name, recipe in TRIALS.items()}
+QUICK: Settings = {"n_known": 3, "n_held_out": 2, "n_test": 1, "seeds": [0]}
+QUICK["trials"] = {name: SETTINGS["trials"][name] for name in ("the preset", "fused with pooled-svm")}
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
@@ -74,23 +55,14 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return {"accuracy": accuracy(scores, truth_of(classifier, held))}
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
-    """The accuracy of each trial, split by split, and its mean."""
-    found: dict[str, list[float]] = {}
-    for part, outcome in outcomes:
-        found.setdefault(part.settings["trial"], []).append(outcome["accuracy"])
-    means = {name: round(statistics.mean(values), 2) for name, values in found.items()}
-    return {"accuracy_mean": means, "accuracy": found}
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    found = {name: [one["accuracy"] for one in runs] for name, runs in grouped(outcomes, "trial").items()}
+    return {"accuracy_mean": {name: round(statistics.mean(of), 2) for name, of in found.items()}, "accuracy": found}
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """One row per trial."""
     rows = [[name, f"{value:.1f}"] for name, value in results["accuracy_mean"].items()]
     return table("trial | held-out accuracy, %", rows)
 
 
-TITLE = "Settings of deep Local NBNN on held-out training images"
-EXPERIMENT = Experiment("deep-choice", TITLE, SETTINGS, plan, summarize, tabulate, QUICK)
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals(), plan=parts_over("deep-choice", compute, seeds="seed", trials="trial"))

@@ -2,63 +2,45 @@
 
 The images are the built-in photographs at 300 px: nothing is downloaded. Where kornia and torch are installed, kornia's
 DenseSIFTDescriptor is timed too, one scale after the other.
-
-    python benchmarks/dense_sift.py
 """
 
-from __future__ import annotations
-
-import statistics
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from statistics import median
 from typing import Any
 
 import cv2
 import numpy as np
-from common import run, table, values_of
+from common import benchmark, parts_over, table
 
 from lnbnn import DenseSIFT
 from lnbnn.data.toy import PHOTOS, load_photos
 from lnbnn.files.images import resize_longest
-from lnbnn.lab import Experiment, Lab, Part
-from lnbnn.lab.base import Outcome, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings
 
-SETTINGS: Settings = {
-    "grid": {"bin_sizes": [4, 6, 9], "step_px": 3, "longest_side": 300},
-    "photos": list(PHOTOS),
-    "repeats": 5,
-}
+GRID: Settings = {"bin_sizes": [4, 6, 9], "step_px": 3, "longest_side": 300}
+HAS_KORNIA = find_spec("kornia") is not None and find_spec("torch") is not None
+SETTINGS: Settings = {"grid": GRID, "photos": list(PHOTOS), "repeats": 5, "kornia": HAS_KORNIA}
 QUICK: Settings = {"photos": ["camera"], "repeats": 1}
-
-
-def plan(settings: Settings) -> list[Part]:
-    """One part; kornia is in it where it is installed."""
-    has_kornia = find_spec("kornia") is not None and find_spec("torch") is not None
-    return [Part("dense-sift", settings | {"kornia": has_kornia}, compute, timed=True)]
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """Time all of them on every photograph."""
     cv2.setNumThreads(1)
     grid, repeats = settings["grid"], settings["repeats"]
-    ours, theirs = DenseSIFT(**grid), cv2.SIFT_create()
+    ours, theirs, photos = DenseSIFT(**grid), cv2.SIFT_create(), load_photos()
     kornia = kornia_sift(grid) if settings["kornia"] else None
-    photos = load_photos()
     rows = []
     for name in settings["photos"]:
         image = resize_longest(photos[name], grid["longest_side"])
         features = ours.extract(image)
-        points = features.xy * features.size
         # OpenCV's bins are 1.5 times a keypoint's size, ours a quarter of a patch's side: these are the same patches.
-        sizes = features.scale / 6
-        keypoints = [cv2.KeyPoint(float(x), float(y), float(s)) for (x, y), s in zip(points, sizes, strict=True)]
-        row = {"photo": name, "n_descriptors": len(features)}
-        row["ours_ms"] = median_ms(repeats, ours.extract, image)
+        places = zip(*(features.xy * features.size).T.tolist(), (features.scale / 6).tolist(), strict=True)
+        keypoints = [cv2.KeyPoint(x, y, size) for x, y, size in places]
+        row = {"photo": name, "n_descriptors": len(features), "ours_ms": median_ms(repeats, ours.extract, image)}
         row["opencv_ms"] = median_ms(repeats, theirs.compute, image, keypoints)
-        if kornia is not None:
-            row["kornia_ms"] = median_ms(repeats, kornia, image)
-        rows.append(row)
+        rows.append(row | ({"kornia_ms": median_ms(repeats, kornia, image)} if kornia else {}))
         lab.progress("timing", len(rows), len(settings["photos"]))
     return {"photos": rows}
 
@@ -81,48 +63,30 @@ def kornia_sift(grid: Settings) -> Callable[[np.ndarray], object]:
 
 def median_ms(repeats: int, work: Callable[..., object], *arguments: object) -> float:
     """Median CPU milliseconds of a few repeats, after one to warm up; everything runs on this thread."""
-    work(*arguments)
     times = []
-    for _ in range(repeats):
+    for _ in range(repeats + 1):
         begin = time.process_time()
         work(*arguments)
         times.append(1000 * (time.process_time() - begin))
-    return float(np.round(statistics.median(times), 2))
+    return round(median(times[1:]), 2)
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
-    """Medians over the photographs."""
-    rows = values_of(outcomes[0][1])["photos"]
-
-    def median(field: str) -> float:
-        return round(statistics.median(row[field] for row in rows), 2)
-
-    ratios = {
-        who: [row[f"{who}_ms"] / row["ours_ms"] for row in rows if f"{who}_ms" in row] for who in ("opencv", "kornia")
-    }
-    results = {
-        "ours_ms_median": median("ours_ms"),
-        "opencv_ms_median": median("opencv_ms"),
-        "n_descriptors_median": int(median("n_descriptors")),
-        "ratio_median": round(statistics.median(ratios["opencv"]), 1),
-        "ratio_range": [round(min(ratios["opencv"]), 1), round(max(ratios["opencv"]), 1)],
-        "photos": rows,
-    }
-    if ratios["kornia"]:
-        results["kornia_ms_median"] = median("kornia_ms")
-        results["kornia_ratio_median"] = round(statistics.median(ratios["kornia"]), 1)
-    return results
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    rows = outcomes[0][1]["photos"]
+    ratios = [row["opencv_ms"] / row["ours_ms"] for row in rows]
+    results = {f"{who}_ms_median": round(median(row[f"{who}_ms"] for row in rows), 2) for who in ("ours", "opencv")}
+    results |= {"n_descriptors_median": int(median(row["n_descriptors"] for row in rows))}
+    results |= {"ratio_median": round(median(ratios), 1), "ratio_range": [round(min(ratios), 1), round(max(ratios), 1)]}
+    if settings["kornia"]:
+        results["kornia_ms_median"] = round(median(row["kornia_ms"] for row in rows), 2)
+        results["kornia_ratio_median"] = round(median(row["kornia_ms"] / row["ours_ms"] for row in rows), 1)
+    return results | {"photos": rows}
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """One row per program."""
-    rows = [[name, f"{results[field]:.1f}"] for name, field in _ROWS if field in results]
+    names = {"lnbnn": "ours_ms_median", "OpenCV": "opencv_ms_median", "kornia": "kornia_ms_median"}
+    rows = [[name, f"{results[field]:.1f}"] for name, field in names.items() if field in results]
     return table("dense SIFT of | CPU ms per image", rows)
 
 
-_ROWS = (("lnbnn", "ours_ms_median"), ("OpenCV", "opencv_ms_median"), ("kornia", "kornia_ms_median"))
-TITLE = "Dense SIFT against OpenCV's SIFT on the same grid"
-EXPERIMENT = Experiment("dense-sift", TITLE, SETTINGS, plan, summarize, tabulate, QUICK, dataset="")
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals(), plan=parts_over("dense-sift", compute, timed=True), dataset="")

@@ -3,114 +3,86 @@
 The 15 training images per class of one split are indexed; each is then asked about with its own descriptors left out,
 so that what is found here may choose defaults. Time is taken on one thread, on test images, whose labels are not looked
 at. Draws docs/images/frontier.png.
-
-    python benchmarks/frontier.py
 """
-
-from __future__ import annotations
 
 import statistics
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from common import preset, run, table
+from common import benchmark, parts_over, table
 
-from lnbnn.lab import Experiment, Lab, Part, inside
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings, inside
 from lnbnn.lab.axes import new_plot, plain_log
-from lnbnn.lab.base import Outcome, Settings
-from lnbnn.lab.parts import full_params, share_right
+from lnbnn.lab.parts import share_right
+from lnbnn.presets import preset_params
 from lnbnn.reading.extraction import features_of
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-GRIDS: dict[str, Settings] = {name: preset(name)["descriptor_params"] for name in ("balanced", "fast", "paper")}
-POINTS = [  # grid, [lists visited, candidates compared again per neighbor], query budget, confidence
-    ["balanced", [4, 4], 1500, 0.95],
-    ["balanced", [4, 4], 250, None],
-    ["balanced", [4, 4], 500, None],
-    ["balanced", [8, 4], 500, None],
-    ["balanced", [8, 4], 500, 0.95],
-    ["balanced", [8, 4], 1000, 0.95],
-    ["balanced", [16, 4], 250, None],
-    ["balanced", [16, 4], 500, None],
-    ["balanced", [16, 4], 500, 0.95],
-    ["balanced", [32, 4], 500, None],
-    ["fast", [2, 3], 1000, 0.9],
-    ["fast", [4, 4], 500, None],
-    ["fast", [4, 4], 500, 0.9],
-    ["fast", [8, 4], 250, None],
-    ["fast", [2, 3], 500, 0.9],
-    ["fast", [1, 2], 500, 0.8],
-    ["paper", [8, 4], None, None],
-]
-SETTINGS: Settings = {
-    "n_train": 15,
-    "n_test": 15,
-    "seed": 0,
-    "grids": GRIDS,
-    "points": POINTS,
-    "presets": {"balanced": POINTS[4], "fast": POINTS[10], "paper": POINTS[16]},
-    "every": {"paper": 5},  # of the grids that take long, one image in so many is asked about
-    "n_timed": {"balanced": 101, "fast": 101, "paper": 20},
+SEARCHES: dict[
+    str, list[Any]
+] = {  # lists visited, candidates compared again per neighbor; query budgets and confidences
+    "balanced": [
+        [4, 4, [[1500, 0.95], [250, None], [500, None]]],
+        [8, 4, [[500, None], [500, 0.95], [1000, 0.95]]],
+        [16, 4, [[250, None], [500, None], [500, 0.95]]],
+        [32, 4, [[500, None]]],
+    ],
+    "fast": [
+        [2, 3, [[1000, 0.9], [500, 0.9]]],
+        [4, 4, [[500, None], [500, 0.9]]],
+        [8, 4, [[250, None]]],
+        [1, 2, [[500, 0.8]]],
+    ],
+    "paper": [[8, 4, [[None, None]]]],
 }
-QUICK: Settings = {
-    "n_train": 4,
-    "n_test": 2,
-    "points": [POINTS[4], POINTS[10]],
-    "presets": {"balanced": POINTS[4], "fast": POINTS[10]},
-    "n_timed": {"balanced": 3, "fast": 3},
+PRESETS = {"balanced": [8, 4, 500, 0.95], "fast": [2, 3, 1000, 0.9], "paper": [8, 4, None, None]}
+FIELDS = ("n_probes", "rerank_factor", "query_budget", "stop_confidence")
+GRIDS: dict[str, Settings] = {  # every: of a grid that takes long, one image in so many is asked about
+    name: {
+        "descriptor": "dense-sift",
+        "descriptor_params": preset_params(name).get("descriptor_params", {}),
+        "points": [[lists, factor, *asked] for lists, factor, every in searches for asked in every],
+        "every": 5 if name == "paper" else 1,
+        "n_timed": 20 if name == "paper" else 101,
+    }
+    for name, searches in SEARCHES.items()
 }
-
-
-def plan(settings: Settings) -> list[Part]:
-    """One part per grid: the model is fitted once for its points."""
-    parts = []
-    for grid in dict.fromkeys(point[0] for point in settings["points"]):
-        own = {key: settings[key] for key in ("n_train", "n_test", "seed")}
-        own["params"] = full_params("local-nbnn", {"descriptor_params": settings["grids"][grid]})
-        own |= {"points": [point for point in settings["points"] if point[0] == grid]}
-        own |= {"every": settings["every"].get(grid, 1), "n_timed": settings["n_timed"][grid]}
-        parts.append(Part(f"frontier {grid}", own, compute, timed=True))
-    return parts
+SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seed": 0, "grids": GRIDS}
+QUICK: Settings = {"n_train": 4, "n_test": 2}
+QUICK["grids"] = {name: GRIDS[name] | {"points": [PRESETS[name]], "n_timed": 3} for name in ("balanced", "fast")}
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
-    """The points of one grid."""
+    """The points of one grid: the model is fitted once for them."""
     train, test = lab.split_of(settings)
-    model = lab.fit("local-nbnn", settings["params"], train, keep_features=False)
+    grid = {"descriptor": settings["descriptor"], "descriptor_params": settings["descriptor_params"]}
+    model = lab.fit("local-nbnn", grid, train, keep_features=False)
     asked = test.paths[:: max(1, len(test) // settings["n_timed"])]
     return {"points": [measure(lab, model, asked, point, settings["every"]) for point in settings["points"]]}
 
 
 def measure(lab: Lab, model: Any, asked: tuple[str, ...], point: list[Any], every: int) -> dict[str, Any]:
     """Accuracy, and CPU milliseconds per image, of one choice of settings."""
-    grid, (n_probes, factor), budget, confidence = point
+    n_probes, factor, budget, confidence = point
     model.set_params(query_budget=budget, stop_confidence=confidence)
     model.index_.set_search(n_probes, factor)
-    n_classes = len(model.classes_)
 
     def work(vectors: np.ndarray, own: range) -> np.ndarray:
         is_asked = inside.image_of_id(own.start) % every == 0
-        return inside.estimated_totals(model, vectors, own) if is_asked else np.zeros(n_classes)
+        return inside.estimated_totals(model, vectors, own) if is_asked else np.zeros(len(model.classes_))
 
     found = inside.leave_each_out(model, work, lab.progress)[::every]
     truth = inside.places(model)[::every]
-    extraction, classification = [], []
+    times = []
     for path in asked:
         begin = time.thread_time()
         features = features_of(path, model.descriptor_)
         middle = time.thread_time()
         inside.scores(model, features)
-        extraction.append(1000 * (middle - begin))
-        classification.append(1000 * (time.thread_time() - middle))
+        times.append([1000 * (middle - begin), 1000 * (time.thread_time() - middle)])
+    extraction, classification = zip(*times, strict=True)
     return {
-        "grid": grid,
-        "n_probes": n_probes,
-        "rerank_factor": factor,
-        "query_budget": budget,
-        "stop_confidence": confidence,
+        **dict(zip(FIELDS, point, strict=True)),
         "n_descriptors": len(model.index_),
         "n_images": len(truth),
         "accuracy": share_right(found.argmin(axis=1), truth),
@@ -120,15 +92,16 @@ def measure(lab: Lab, model: Any, asked: tuple[str, ...], point: list[Any], ever
     }
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
-    """All points, and which of them are presets."""
-    done = [point for part, _ in outcomes for point in part.settings["points"]]
-    presets = {name: done.index(point) for name, point in settings["presets"].items() if point in done}
-    return {"points": [point for _, found in outcomes for point in found["points"]], "presets": presets}
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    points = [{"grid": part.settings["grid"], **point} for part, found in outcomes for point in found["points"]]
+    presets = {}
+    for place, point in enumerate(points):
+        if PRESETS[point["grid"]] == [point[field] for field in FIELDS]:
+            presets[point["grid"]] = place
+    return {"points": points, "presets": presets}
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """One row per point, the presets named, most accurate first."""
     names = {place: f"preset `{name}`" for name, place in results["presets"].items()}
     rows = []
     for place, point in sorted(enumerate(results["points"]), key=lambda pair: -pair[1]["accuracy"]):
@@ -140,16 +113,14 @@ def tabulate(results: dict[str, Any]) -> str:
     return table(f"{header} | CPU ms: extract | CPU ms: classify |", rows)
 
 
-def draw(results: dict[str, Any]) -> Figure:
+def draw(results: dict[str, Any]) -> Any:
     """The points, the presets among them named."""
     figure, axes = new_plot("CPU ms per image, descriptors to answer", "held-out accuracy, %", size=(7, 4.2))
     for grid, marker in (("balanced", "o"), ("fast", "s"), ("paper", "^")):
         chosen = [point for point in results["points"] if point["grid"] == grid]
-        label = f"every {GRIDS[grid]['step_px']} px, {len(GRIDS[grid]['bin_sizes'])} scales"
-        axes.plot([p["classify_ms"] for p in chosen], [p["accuracy"] for p in chosen], marker, label=label)
+        axes.plot([p["classify_ms"] for p in chosen], [p["accuracy"] for p in chosen], marker, label=f"grid of {grid}")
     for name, place in results["presets"].items():
-        point = results["points"][place]
-        at = (point["classify_ms"], point["accuracy"])
+        at = (results["points"][place]["classify_ms"], results["points"][place]["accuracy"])
         axes.annotate(name, at, xytext=(-6, -14), textcoords="offset points", ha="right")
     axes.set_xscale("log")
     plain_log(axes.xaxis)
@@ -157,8 +128,4 @@ def draw(results: dict[str, Any]) -> Figure:
     return figure
 
 
-TITLE = "Held-out accuracy against CPU time"
-EXPERIMENT = Experiment("frontier", TITLE, SETTINGS, plan, summarize, tabulate, QUICK, draw=draw, source="")
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals(), plan=parts_over("frontier", compute, timed=True, grids="grid"), source="")

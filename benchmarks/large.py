@@ -1,194 +1,151 @@
 """A model of 23 million descriptors: building its index, memory, opening it, sharing it between processes.
 
-Caltech 101, 15 images per class, the grid of the paper. Each step is a process of its own, so that its peak of memory is
-its own; FLANN's four trees are built over the same vectors, on one thread as FLANN does. The model is kept in runs/.
-
-    python benchmarks/large.py
+Caltech 101, 15 images per class, the grid of the paper. Each step is a process of its own, so that its peak of memory
+is its own; FLANN's four trees are built over the same vectors, on one thread as FLANN does. The model is kept in runs/.
 """
-
-from __future__ import annotations
 
 import multiprocessing
 import os
 import resource
-import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-from common import preset, run, table, values_of
+from common import benchmark, parts_over, show, table, values_of, watch
 
 import lnbnn
 from lnbnn.data.folder import LabelledImages
 from lnbnn.indexes import make_index
-from lnbnn.lab import Experiment, Lab, Part
-from lnbnn.lab.base import Outcome, Settings
-from lnbnn.lab.lab import of_classes
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings, of_classes
 from lnbnn.model.folder import is_model
 
-SETTINGS: Settings = {
-    "n_classes": 101,
-    "n_train": 15,
-    "n_test": 15,
-    "seed": 0,
-    "preset": "paper",
-    "n_readers": 4,
-    "query_budget": 1000,  # of the readers
-    "repeats": 5,
-}
+FITTED: Settings = {"n_classes": 101, "n_train": 15, "n_test": 15, "seed": 0, "preset": "paper"}
+SETTINGS: Settings = {**FITTED, "n_readers": 4, "query_budget": 1000, "repeats": 5}
 QUICK: Settings = {"n_classes": 2, "n_train": 2, "n_test": 1, "n_readers": 2, "repeats": 1}
+SPAWN = multiprocessing.get_context("spawn")
 
 
 def plan(settings: Settings) -> list[Part]:
     """The fit, then what is done with its model."""
-    own = {key: settings[key] for key in ("n_classes", "n_train", "n_test", "seed")}
-    own["params"] = preset(settings["preset"])
-    fitted = Part("large fit", own, fit_step, timed=True)
-
-    def step(name: str, work: Callable[[Path, Settings], Outcome]) -> Part:
-        def compute(lab: Lab, settings: Settings) -> Outcome:
-            return work(model_of(lab, fitted), settings)
-
-        more = {key: settings[key] for key in ("n_readers", "query_budget", "repeats")}
-        return Part(f"large {name}", own | more, compute, timed=True)
-
-    return [fitted, step("flann", flann_step), step("opening", opening_step), step("readers", readers_step)]
+    fitted = parts_over("large fit", fit_model, timed=True)({key: settings[key] for key in FITTED})
+    return fitted + parts_over("large", use_model, timed=True, steps="step")(settings | {"steps": list(STEPS)})
 
 
-def model_of(lab: Lab, fitted: Part) -> Path:
-    """The folder of the fitted model; fitted again if it was removed."""
-    folder = lab.path(fitted).with_suffix("")
-    lab.get(fitted, again=not is_model(folder))
+def model_of(lab: Lab, part: Part) -> Path:
+    """The folder of the model that a part fits; it is fitted again if the folder was removed."""
+    folder = lab.path(part).with_suffix("")
+    lab.get(part, again=not is_model(folder))
     return folder
 
 
-def apart(work: Callable[..., Any], *args: Any) -> Any:
+def apart(work: Any, *args: Any) -> Any:
     """A step in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
+    with ProcessPoolExecutor(1, mp_context=SPAWN) as pool:
         return pool.submit(work, *args).result()
 
 
-def fit_step(lab: Lab, settings: Settings) -> Outcome:
+def fit_model(lab: Lab, settings: Settings) -> Outcome:
     """Fit and save the model."""
     train, _ = lab.split_of(settings)
     images = of_classes(train, sorted(set(train.labels))[: settings["n_classes"]])
-    folder = lab.path(Part("large fit", settings, fit_step, timed=True)).with_suffix("")
-    found: Outcome = apart(fit, images, settings["params"], folder)
-    return found
+    folder = lab.path(Part("large fit", settings, fit_model, timed=True)).with_suffix("")
+    return apart(fit, images, settings["params"], folder)
 
 
 def fit(images: LabelledImages, params: Settings, folder: Path) -> dict[str, Any]:
     """The index's own share of the time of a fit, and the peak of memory."""
-    marks: dict[str, tuple[float, float]] = {}
+    building = watch()
 
     def progress(stage: str, done: int, total: int) -> None:
         if stage == "building the index" and done in (0, total):
-            marks["end" if done else "begin"] = (time.perf_counter(), time.process_time())
-        if done % max(1, total // 10) == 0:
-            print(f"{stage}: {done} of {total}", file=sys.stderr, flush=True)
+            (building.stop if done else building.start)()
+        show(stage, done, total)
 
-    begin = time.perf_counter()
-    model = lnbnn.LocalNBNN(**params).fit(images.paths, images.labels, progress=progress)
-    seconds = time.perf_counter() - begin
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    with watch() as fitting:
+        model = lnbnn.LocalNBNN(**params).fit(images.paths, images.labels, progress=progress)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     n_descriptors = sum(image.n_descriptors for image in model.images_)
     model.save(folder, overwrite=True)
     return {
         "n_descriptors": n_descriptors,
-        "fit_s": round(seconds, 1),
-        "index_s": round(marks["end"][0] - marks["begin"][0], 1),
-        "index_cpu_s": round(marks["end"][1] - marks["begin"][1], 1),
+        "fit_s": round(fitting.wall_s, 1),
+        "index_s": round(building.wall_s, 1),
+        "index_cpu_s": round(building.cpu_s, 1),
         "bytes_over_raw": round(model.nbytes_ / (128 * n_descriptors), 3),
         "final_gib": round(model.nbytes_ / 2**30, 2),
-        "peak_gib": round(peak / 2**30, 2),
+        "peak_gib": round(peak, 2),
         "disk_gib": round(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**30, 2),
         "threads": os.cpu_count(),
     }
 
 
-def flann_step(model: Path, settings: Settings) -> Outcome:
-    """FLANN's four trees over the same vectors."""
-    found: Outcome = apart(flann, model)
-    return found
+def use_model(lab: Lab, settings: Settings) -> Outcome:
+    """A step after the fit, in a fresh process; the median of those that are repeated."""
+    model = model_of(lab, plan(settings)[0])
+    work, is_repeated = STEPS[settings["step"]]
+    runs = [apart(work, model, settings) for _ in range(settings["repeats"] if is_repeated else 1)]
+    return {name: round(median(one[name] for one in runs), 3) for name in runs[0]} if is_repeated else runs[0]
 
 
-def flann(model: Path) -> dict[str, float]:
-    """Seconds to build them."""
+def flann(model: Path, settings: Settings) -> dict[str, float]:
+    """FLANN's four trees over the same vectors: seconds to build them."""
     vectors = lnbnn.load(model).index_.vectors_of(range(1 << 62))
     index = make_index("flann", {"checks": 1024})
     index.add(vectors, np.arange(len(vectors)))
-    begin, cpu = time.perf_counter(), time.process_time()
-    index.build()
-    return {"index_s": round(time.perf_counter() - begin, 1), "index_cpu_s": round(time.process_time() - cpu, 1)}
+    with watch() as building:
+        index.build()
+    return {"index_s": round(building.wall_s, 1), "index_cpu_s": round(building.cpu_s, 1)}
 
 
-def opening_step(model: Path, settings: Settings) -> Outcome:
-    """Medians of the seconds to open the model, each time in a fresh process."""
-    runs = [apart(opening, model) for _ in range(settings["repeats"])]
-    return {name: round(median(one[name] for one in runs), 3) for name in runs[0]}
-
-
-def opening(model: Path) -> dict[str, float]:
-    """Seconds to open it, the package imported before."""
+def opening(model: Path, settings: Settings) -> dict[str, float]:
+    """Seconds to open the model, the package imported before."""
     import lnbnn.classifiers.local_nbnn
     import lnbnn.descriptors.dense_sift
     import lnbnn.indexes.faiss_index
 
-    begin, cpu = time.perf_counter(), time.process_time()
-    lnbnn.load(model)
-    return {"wall_s": time.perf_counter() - begin, "cpu_s": time.process_time() - cpu}
+    with watch() as spent:
+        lnbnn.load(model)
+    return {"wall_s": spent.wall_s, "cpu_s": spent.cpu_s}
 
 
-def readers_step(model: Path, settings: Settings) -> Outcome:
+def readers(model: Path, settings: Settings) -> dict[str, Any]:
     """Processes that answer from the model at once: memory of their own, and memory they share."""
-    context = multiprocessing.get_context("spawn")
-    barrier, queue = context.Barrier(settings["n_readers"]), context.Queue()
+    barrier, queue = SPAWN.Barrier(settings["n_readers"]), SPAWN.Queue()
     args = (model, settings["query_budget"], barrier, queue)
-    processes = [context.Process(target=_read, args=args) for _ in range(settings["n_readers"])]
+    processes = [SPAWN.Process(target=_read, args=args) for _ in range(settings["n_readers"])]
     for process in processes:
         process.start()
-    found = [queue.get(timeout=600) for _ in processes]
+    private, shared, answers = zip(*(queue.get(timeout=600) for _ in processes), strict=True)
     for process in processes:
         process.join()
-    return {
-        "private_mib": [one["private"] for one in found],
-        "shared_mib": [one["shared"] for one in found],
-        "same_answer": len({one["answer"] for one in found}) == 1,
-    }
+    return {"private_mib": private, "shared_mib": shared, "same_answer": len(set(answers)) == 1}
 
 
-def _read(folder: Path, query_budget: int, barrier: Barrier, queue: Any) -> None:
+def _read(folder: Path, query_budget: int, barrier: Any, queue: Any) -> None:
     model = lnbnn.load(folder)
     model.set_params(n_jobs=1, query_budget=query_budget)
     answers = model.predict([image.name for image in model.images_[::200]])
     barrier.wait()
-    fields = {}
-    for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]:
-        name, value, _ = line.split()
-        fields[name.rstrip(":")] = int(value) // 1024
+    lines = [line.split() for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]]
+    mib = {name.rstrip(":"): int(value) // 1024 for name, value, _ in lines}
     barrier.wait()
-    private, shared = (fields[f"{kind}_Clean"] + fields[f"{kind}_Dirty"] for kind in ("Private", "Shared"))
-    queue.put({"private": private, "shared": shared, "answer": tuple(answers)})
+    private, shared = (mib[f"{kind}_Clean"] + mib[f"{kind}_Dirty"] for kind in ("Private", "Shared"))
+    queue.put((private, shared, tuple(answers)))
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
-    """What each step found."""
+STEPS = {"flann": (flann, False), "opening": (opening, True), "readers": (readers, False)}
+
+
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return {part.kind.removeprefix("large "): values_of(found) for part, found in outcomes}
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """A model of the paper's size: its index against FLANN's, memory, opening, sharing."""
     fit, flann, opening, readers = (results[name] for name in ("fit", "flann", "opening", "readers"))
-    rows = [
-        [f"lnbnn, {fit['threads']} threads", f"{fit['index_cpu_s']:.0f}", f"{fit['index_s']:.0f}"],
-        ["FLANN, 4 trees, 1 thread", f"{flann['index_cpu_s']:.0f}", f"{flann['index_s']:.0f}"],
-    ]
+    ways = ((f"lnbnn, {fit['threads']} threads", fit), ("FLANN, 4 trees, 1 thread", flann))
+    rows = [[words, f"{found['index_cpu_s']:.0f}", f"{found['index_s']:.0f}"] for words, found in ways]
     return table("index of | CPU s to build | wall s", rows) + (
         f"\nPreset `paper`, {fit['n_descriptors'] / 1e6:.1f} million descriptors: index and labels take "
         f"{fit['bytes_over_raw']:.2f} times the raw 8-bit descriptors ({fit['final_gib']:.1f} GiB); the peak while "
@@ -199,8 +156,4 @@ def tabulate(results: dict[str, Any]) -> str:
     )
 
 
-TITLE = "A model of the paper's size: index, memory, opening, sharing"
-EXPERIMENT = Experiment("large", TITLE, SETTINGS, plan, summarize, tabulate, QUICK)
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals())

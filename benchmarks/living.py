@@ -8,39 +8,24 @@ is made once and kept in runs/.
     python benchmarks/living.py --repeats 7
 """
 
-from __future__ import annotations
-
 import json
 import os
-import resource
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any
 
-from common import preset, run, table, values_of
+from common import benchmark, parts_over, python, table, values_of, watch
 from large import model_of
 
 import lnbnn
-from lnbnn.lab import Experiment, Lab, Part
-from lnbnn.lab.base import Outcome, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings
 from lnbnn.model.changes import list_images
 
-Times: TypeAlias = dict[str, dict[str, float]]
-UNITS = ("wall_ms", "cpu_ms")
+FITTED = ("n_train", "n_test", "seed", "params")
 SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seed": 0, "preset": "balanced", "repeats": 7, "loaded": False}
 QUICK: Settings = {"n_train": 3, "n_test": 2, "repeats": 1, "loaded": True}
-
-
-def plan(settings: Settings) -> list[Part]:
-    """The changes; the model they are made to is a part too, asked for by them."""
-    own = {key: settings[key] for key in ("n_train", "n_test", "seed")} | {"params": preset(settings["preset"])}
-    more = {key: settings[key] for key in ("repeats", "loaded")}
-    return [Part("living changes", own | more, compute, timed=True)]
+LABEL, OTHER = "a new class", "another class"
 
 
 def make_model(lab: Lab, settings: Settings) -> Outcome:
@@ -51,109 +36,75 @@ def make_model(lab: Lab, settings: Settings) -> Outcome:
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
-    """Time the changes."""
-    own = {key: settings[key] for key in ("n_train", "n_test", "seed", "params")}
-    model = model_of(lab, Part("living model", own, make_model))
-    repeats = settings["repeats"]
-    test = lab.split_of(settings)[1]
+    model = model_of(lab, Part("living model", {key: settings[key] for key in FITTED}, make_model))
+    test, repeats = lab.split_of(settings)[1], settings["repeats"]
     paths = test.paths[:: max(1, len(test.paths) // (2 * repeats + 2))]
+    in_python = paths[repeats : 2 * repeats + 1]
     runs = {
         "command": [by_command(model, path) for path in paths[:repeats]],
-        "process": in_process(model, paths[repeats : 2 * repeats + 1])[1:],  # the first one compiles
+        "process": [in_process(model, path) for path in in_python][1:],  # the first one compiles
     }
     if settings["loaded"]:
-        runs["loaded"] = in_memory(model, paths[repeats : 2 * repeats + 1])[1:]
+        loaded = lnbnn.load(model), lnbnn.load(model)
+        runs["loaded"] = [in_memory(model, *loaded, path) for path in in_python][1:]
     images = list_images(model)
-    return {
-        "n_images": len(images),
-        "n_descriptors": sum(image.n_descriptors for image in images),
-        "load_average": os.getloadavg()[0],
-        "runs": runs,
-    }
+    found = {"n_images": len(images), "n_descriptors": sum(image.n_descriptors for image in images)}
+    times = {part: [{name: spent.ms() for name, spent in one.items()} for one in done] for part, done in runs.items()}
+    return {**found, "load_average": os.getloadavg()[0], "runs": times}
 
 
-def by_command(model: Path, path: str) -> Times:
+def by_command(model: Path, path: str) -> dict[str, Any]:
     """The whole process to add an image, to relabel it and to remove it again."""
-    times: Times = {}
-    with timed(times, "add", resource.RUSAGE_CHILDREN):
-        printed = command("add", model, "--label", "a new class", path, "--format", "json")
-    number = json.loads(printed)["added"][0]["id"]
-    with timed(times, "relabel", resource.RUSAGE_CHILDREN):
-        command("relabel", model, "--image", number, "--label", "another class")
-    with timed(times, "remove", resource.RUSAGE_CHILDREN):
-        command("remove", model, "--image", number)
-    return times
+    add = python("-m", "lnbnn", "add", model, "--label", LABEL, path, "--format", "json")
+    number = json.loads(add.text)["added"][0]["id"]
+    relabel = python("-m", "lnbnn", "relabel", model, "--image", number, "--label", OTHER)
+    return {"add": add, "relabel": relabel, "remove": python("-m", "lnbnn", "remove", model, "--image", number)}
 
 
-def command(*args: object) -> str:
-    """What a command prints."""
-    words = [sys.executable, "-m", "lnbnn", *map(str, args)]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
-
-
-def in_process(model: Path, paths: Sequence[str]) -> list[Times]:
+def in_process(model: Path, path: str) -> dict[str, Any]:
     """Each change a transaction of its own."""
-    runs = []
-    for path in paths:
-        times: Times = {}
-        with timed(times, "add"), lnbnn.edit(model) as editor:
-            (image,) = editor.add([path], ["a new class"])
-        with timed(times, "relabel"), lnbnn.edit(model) as editor:
-            editor.relabel(image.id, "another class")
-        with timed(times, "remove"), lnbnn.edit(model) as editor:
-            editor.remove(image.id)
-        runs.append(times)
-    return runs
+    with watch() as add, lnbnn.edit(model) as editor:
+        (image,) = editor.add([path], [LABEL])
+    with watch() as relabel, lnbnn.edit(model) as editor:
+        editor.relabel(image.id, OTHER)
+    with watch() as remove, lnbnn.edit(model) as editor:
+        editor.remove(image.id)
+    return {"add": add, "relabel": relabel, "remove": remove}
 
 
-def in_memory(folder: Path, paths: Sequence[str]) -> list[Times]:
+def in_memory(folder: Path, follower: Any, model: Any, path: str) -> dict[str, Any]:
     """A loaded model follows each change of its folder; then the same changes in memory alone."""
-    follower, model = lnbnn.load(folder), lnbnn.load(folder)
-    runs = []
-    for path in paths:
-        times: Times = {}
-        with lnbnn.edit(folder) as editor:
-            (image,) = editor.add([path], ["a new class"])
-        with timed(times, "refresh after add"):
-            follower.refresh()
-        with lnbnn.edit(folder) as editor:
-            editor.remove(image.id)
-        with timed(times, "refresh after remove"):
-            follower.refresh()
-        with timed(times, "partial_fit"):
-            model.partial_fit([path], ["a new class"])
-        with timed(times, "relabel"):
-            model.relabel(model.images_[-1].id, "another class")
-        with timed(times, "remove"):
-            model.remove(model.images_[-1].id)
-        runs.append(times)
-    return runs
+    with lnbnn.edit(folder) as editor:
+        (image,) = editor.add([path], [LABEL])
+    with watch() as after_add:
+        follower.refresh()
+    with lnbnn.edit(folder) as editor:
+        editor.remove(image.id)
+    with watch() as after_remove:
+        follower.refresh()
+    with watch() as partial_fit:
+        model.partial_fit([path], [LABEL])
+    with watch() as relabel:
+        model.relabel(model.images_[-1].id, OTHER)
+    with watch() as remove:
+        model.remove(model.images_[-1].id)
+    found = {"refresh after add": after_add, "refresh after remove": after_remove}
+    return found | {"partial_fit": partial_fit, "relabel": relabel, "remove": remove}
 
 
-@contextmanager
-def timed(times: Times, name: str, who: int = resource.RUSAGE_SELF) -> Iterator[None]:
-    """Put the wall time and the CPU time of a block under a name."""
-    wall, cpu = time.perf_counter(), resource.getrusage(who)
-    yield
-    after = resource.getrusage(who)
-    used = after.ru_utime + after.ru_stime - cpu.ru_utime - cpu.ru_stime
-    times[name] = {"wall_ms": 1000 * (time.perf_counter() - wall), "cpu_ms": 1000 * used}
-
-
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     """Median, least and most of each change, to three figures."""
     found = values_of(outcomes[0][1])
     for part, done in found.pop("runs").items():
-        found[part] = {name: {unit: _spread([one[name][unit] for one in done]) for unit in UNITS} for name in done[0]}
+        found[part] = {}
+        for name, unit in product(done[0], ("wall_ms", "cpu_ms")):
+            values = [one[name][unit] for one in done]
+            spread = {"median": median(values), "least": min(values), "most": max(values)}
+            found[part].setdefault(name, {})[unit] = {word: float(f"{value:.3g}") for word, value in spread.items()}
     return found
 
 
-def _spread(values: list[float]) -> dict[str, float]:
-    return {name: float(f"{of(values):.3g}") for name, of in (("median", median), ("least", min), ("most", max))}
-
-
 def tabulate(results: dict[str, Any]) -> str:
-    """What a change to a large model costs."""
     rows = []
     for name in ("add", "relabel", "remove"):
         command, process = results["command"][name], results["process"][name]
@@ -165,8 +116,4 @@ def tabulate(results: dict[str, Any]) -> str:
     )
 
 
-TITLE = "What a change to a large model costs"
-EXPERIMENT = Experiment("living", TITLE, SETTINGS, plan, summarize, tabulate, QUICK)
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals(), plan=parts_over("living changes", compute, timed=True))

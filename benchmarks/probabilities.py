@@ -6,39 +6,24 @@ and weights come from the training images alone.
     python benchmarks/probabilities.py --seeds 0
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
-from common import full, make, mean_of, run, table, values_of
+from common import benchmark, make, mean_of, parts_over, table, values_of
 
-from lnbnn.data.splits import split_images
-from lnbnn.lab import Experiment, Lab, Part
-from lnbnn.lab.base import Outcome, Settings
-from lnbnn.lab.lab import of_classes
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings
 from lnbnn.lab.parts import accuracy, truth_of
 from lnbnn.reading.extraction import features_of
 from lnbnn.reading.location import UNIT_LENGTH
 from lnbnn.trust.calibration import expected_calibration_error, fuse, log_probabilities, negative_log_likelihood
 
 GRID = {"bin_sizes": [8, 16], "step_px": 10}
-SETTINGS: Settings = {
-    "n_classes": 20,
-    "n_train": 15,
-    "n_test": 15,
-    "seeds": [0],
-    "members": {
-        "local-nbnn": ["local-nbnn", {"descriptor_params": GRID, "query_budget": 300}],
-        "spm-soft": ["spm-soft", {"descriptor_params": GRID, "n_words": 256, "n_samples": 50_000}],
-    },
-}
-QUICK: Settings = {
-    "n_classes": 3,
-    "n_train": 6,
-    "n_test": 2,
-    "members": SETTINGS["members"] | {"spm-soft": ["spm-soft", {"descriptor_params": GRID, "n_words": 32}]},
-}
+MEMBERS = {"local-nbnn": ["local-nbnn", {"descriptor_params": GRID, "query_budget": 300}]}
+PYRAMID = {"descriptor_params": GRID, "n_words": 256, "n_samples": 50_000}
+SETTINGS: Settings = {"n_classes": 20, "n_train": 15, "n_test": 15, "seeds": [0]}
+SETTINGS["members"] = MEMBERS | {"spm-soft": ["spm-soft", PYRAMID]}
+QUICK: Settings = {"n_classes": 3, "n_train": 6, "n_test": 2}
+QUICK["members"] = MEMBERS | {"spm-soft": ["spm-soft", PYRAMID | {"n_words": 32}]}
 NAMES = {
     "local-nbnn, no temperature": "`local-nbnn`, totals between unit vectors as they are",
     "local-nbnn": "`local-nbnn`, calibrated",
@@ -47,17 +32,9 @@ NAMES = {
 }
 
 
-def plan(settings: Settings) -> list[Part]:
-    """One part per seed."""
-    own = {key: settings[key] for key in ("n_classes", "n_train", "n_test")} | {"members": full(settings["members"])}
-    return [Part("probabilities", own | {"seed": seed}, compute) for seed in settings["seeds"]]
-
-
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """Accuracy (%), negative log-likelihood and expected calibration error of each method and of their fusion."""
-    order = np.random.default_rng(settings["seed"]).permutation(sorted(set(lab.data.labels)))
-    data = of_classes(lab.data, order[: settings["n_classes"]].tolist())
-    train, test = split_images(data, n_train=settings["n_train"], n_test=settings["n_test"], seed=settings["seed"])
+    train, test = lab.split_of(settings, lab.shuffled_classes(settings["seed"])[: settings["n_classes"]])
     fusion = make(settings["members"]).fit(train.paths, train.labels, store=lab.store)
     features = [features_of(path, fusion.estimators_[0].descriptor_, lab.store) for path in test.paths]
     local = fusion.estimators_[0].decision_function(features)
@@ -66,27 +43,22 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
         log_probas[name] = np.log(np.maximum(member.predict_proba(features), 1e-300))
     log_probas["fusion"] = fuse([log_probas[name] for name in settings["members"]], fusion.weights_)
     truth = truth_of(fusion, test)
-    result: Outcome = {name: measures(log_proba, truth) for name, log_proba in log_probas.items()}
-    return {**result, "weights": [round(float(weight), 3) for weight in fusion.weights_]}
+    found: Outcome = {"weights": [round(float(weight), 3) for weight in fusion.weights_]}
+    for name, log_proba in log_probas.items():
+        found[name] = {
+            "accuracy": accuracy(log_proba, truth),
+            "negative_log_likelihood": round(negative_log_likelihood(log_proba, truth), 3),
+            "expected_calibration_error": round(expected_calibration_error(np.exp(log_proba), truth), 3),
+        }
+    return found
 
 
-def measures(log_proba: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """The three figures of one method."""
-    return {
-        "accuracy": accuracy(log_proba, truth),
-        "negative_log_likelihood": round(negative_log_likelihood(log_proba, truth), 3),
-        "expected_calibration_error": round(expected_calibration_error(np.exp(log_proba), truth), 3),
-    }
-
-
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
-    """The runs, and the mean of each figure."""
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     runs = [values_of(found) for _, found in outcomes]
     return {**{name: mean_of([one[name] for one in runs], 3) for name in NAMES}, "runs": runs}
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """How honest the probabilities are, before and after calibration, and what a fusion gains."""
     rows = []
     for name, shown in NAMES.items():
         row = results[name]
@@ -95,8 +67,4 @@ def tabulate(results: dict[str, Any]) -> str:
     return table("method | accuracy, % | negative log-likelihood | expected calibration error", rows)
 
 
-TITLE = "How far probabilities can be trusted"
-EXPERIMENT = Experiment("probabilities", TITLE, SETTINGS, plan, summarize, tabulate, QUICK)
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals(), plan=parts_over("probabilities", compute, seeds="seed"))

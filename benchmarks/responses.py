@@ -7,35 +7,23 @@ found in runs/ when that was run.
     python benchmarks/responses.py --train 15 --seed 0
 """
 
-from __future__ import annotations
-
+from functools import partial
 from itertools import product
 from typing import Any
 
-from common import run, table
+from common import benchmark, table
 
 from lnbnn.classifiers.machines import MACHINES, best_c_and_blend, held_out_scores, linear_machines
-from lnbnn.lab import Experiment, Lab, Part, table2
-from lnbnn.lab.base import Outcome, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings, table2
 from lnbnn.lab.parts import accuracy, response_rows, responses_part
 from lnbnn.methods.responses import RESPONSES
 
 POOLINGS = {1: "whole image", 5: "whole image and quarters"}
-SETTINGS: Settings = {
-    "n_train": 15,
-    "n_test": table2.SETTINGS["n_test"],
-    "seed": 0,
-    "inputs": {name: table2.SETTINGS["params"][name] for name in ("local-nbnn", "nbnn")},
-    "responses": list(RESPONSES),
-    "machines": list(MACHINES),
-}
-QUICK: Settings = {
-    "n_train": 5,
-    "n_test": 3,
-    "inputs": {"local-nbnn": {"query_budget": 50}},
-    "responses": ["unit"],
-    "machines": ["logistic"],
-}
+SETTINGS: Settings = {"n_train": 15, "n_test": table2.SETTINGS["n_test"], "seed": 0}
+SETTINGS |= {"inputs": {name: table2.SETTINGS["params"][name] for name in ("local-nbnn", "nbnn")}}
+SETTINGS |= {"responses": list(RESPONSES), "machines": list(MACHINES)}
+QUICK: Settings = {"n_train": 5, "n_test": 3, "inputs": {"local-nbnn": {"query_budget": 50}}}
+QUICK |= {"responses": ["unit"], "machines": ["logistic"]}
 
 
 def plan(settings: Settings) -> list[Part]:
@@ -47,55 +35,46 @@ def plan(settings: Settings) -> list[Part]:
         parts.append(searched)
         for n_cells, response, machine in product(POOLINGS, settings["responses"], settings["machines"]):
             own = searched.settings | {"n_cells": n_cells, "response": response, "machine": machine}
-            parts.append(Part(f"{name} response", own, trial(searched)))
+            parts.append(Part(f"{name} response", own, partial(compute, searched)))
     return parts
 
 
-def trial(searched: Part) -> Any:
+def compute(searched: Part, lab: Lab, settings: Settings) -> Outcome:
     """Machines on one response, without and with a share of the input's own scores."""
-
-    def compute(lab: Lab, settings: Settings) -> Outcome:
-        kept = lab.get(searched)
-        n_cells, response, machine = settings["n_cells"], settings["response"], settings["machine"]
-        labels = kept["labels"]
-        own, known = response_rows(kept["reference_totals"], kept["n_reference_descriptors"], response, n_cells)
-        own_test, asked = response_rows(kept["totals"], kept["n_descriptors"], response, n_cells)
-        mean, spread = known.mean(axis=0), known.std(axis=0)
-        spread[spread == 0] = 1.0
-        known, asked = (known - mean) / spread, (asked - mean) / spread
-        held_out = held_out_scores(known, labels, own.shape[1], machine=machine, seed=settings["seed"])
-        rows = []
-        for blend in (0.0, None):
-            n_right, c, weight = best_c_and_blend(held_out, own, labels, blend=blend)
-            coef, intercept = linear_machines(known, labels, own.shape[1], c, machine=machine)
-            row = {"response": response, "pooling": POOLINGS[n_cells], "machine": machine}
-            row |= {"blend": "none" if blend == 0 else "chosen", "C": c, "own_weight": round(weight, 4)}
-            row["cross-validated"] = round(100 * n_right / len(labels), 2)
-            row["test"] = accuracy(asked @ coef.T + intercept + weight * own_test, kept["truth"])
-            rows.append(row)
-        return {"rows": rows}
-
-    return compute
+    kept = lab.get(searched)
+    n_cells, response, machine, labels = *(settings[key] for key in ("n_cells", "response", "machine")), kept["labels"]
+    own, known = response_rows(kept["reference_totals"], kept["n_reference_descriptors"], response, n_cells)
+    own_test, asked = response_rows(kept["totals"], kept["n_descriptors"], response, n_cells)
+    mean, spread = known.mean(axis=0), known.std(axis=0)
+    spread[spread == 0] = 1.0
+    known, asked = (known - mean) / spread, (asked - mean) / spread
+    held_out = held_out_scores(known, labels, own.shape[1], machine=machine, seed=settings["seed"])
+    rows = []
+    for blend in (0.0, None):
+        n_right, c, weight = best_c_and_blend(held_out, own, labels, blend=blend)
+        coef, intercept = linear_machines(known, labels, own.shape[1], c, machine=machine)
+        row = {"response": response, "pooling": POOLINGS[n_cells], "machine": machine}
+        row |= {"blend": "none" if blend == 0 else "chosen", "C": c, "own_weight": round(weight, 4)}
+        row["cross-validated"] = round(100 * n_right / len(labels), 2)
+        row["test"] = accuracy(asked @ coef.T + intercept + weight * own_test, kept["truth"])
+        rows.append(row)
+    return {"rows": rows}
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     """Of each input: the accuracy of its totals themselves, and of machines on each response."""
     results: dict[str, Any] = {}
     for part, found in outcomes:
         if "rows" in found:
             results[part.kind.removesuffix(" response")]["machines"] += found["rows"]
         else:
-            known, asked = -found["reference_totals"][:, 0], -found["totals"][:, 0]
-            plain = {
-                "training images left out": accuracy(known, found["labels"]),
-                "test": accuracy(asked, found["truth"]),
-            }
+            plain = {"training images left out": accuracy(-found["reference_totals"][:, 0], found["labels"])}
+            plain["test"] = accuracy(-found["totals"][:, 0], found["truth"])
             results[part.kind.removesuffix("-responses")] = {"input": plain, "machines": []}
     return results
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """The best cross-validated responses of each machine, and the input itself."""
     rows = []
     for name, found in results.items():
         plain = found["input"]
@@ -111,8 +90,4 @@ def tabulate(results: dict[str, Any]) -> str:
     return table(header, rows)
 
 
-TITLE = "What the response vectors of the kernels should be"
-EXPERIMENT = Experiment("responses", TITLE, SETTINGS, plan, summarize, tabulate, QUICK)
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals())

@@ -5,8 +5,6 @@ Each part stops at its share of the time even if it has not done all it was aske
     python benchmarks/soak.py --minutes 15
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -16,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE, run, values_of
+from common import HERE, benchmark, parts_over, values_of
 
-from lnbnn.lab import Experiment, Lab, Part
-from lnbnn.lab.base import Outcome, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings
 
 ROUNDS: dict[str, tuple[str, list[str]]] = {  # one round of each part, repeated with other seeds
     "kills": ("killing.py", ["--kills", "40", "--full-disks", "10"]),
@@ -29,36 +26,26 @@ ROUNDS: dict[str, tuple[str, list[str]]] = {  # one round of each part, repeated
     "models": ("fuzzing.py", ["--model", "500", "--forged", "500"]),
     "images": ("fuzzing.py", ["--images", "2000"]),
 }
-SHARES = {"kills": 0.2, "signals": 0.25, "faults": 0.1, "commands": 0.12} | {
-    "models": 0.15,
-    "images": 0.05,
-    "steps": 0.08,
-    "approximate": 0.05,
-}
-AT_LEAST = {"kills": 5, "signals": 10}  # rounds that are run however long they take; the other parts one
-ENOUGH = {"kills": 8, "signals": 10, "faults": 1, "commands": 4, "models": 8, "images": 5} | {
-    "steps": 400,
-    "approximate": 200,
+LIMITS = {  # share of the time; rounds that are run however long they take; rounds that are enough
+    "kills": (0.2, 5, 8),
+    "signals": (0.25, 10, 10),
+    "faults": (0.1, 1, 1),
+    "commands": (0.12, 1, 4),
+    "models": (0.15, 1, 8),
+    "images": (0.05, 1, 5),
+    "steps": (0.08, 1, 400),
+    "approximate": (0.05, 1, 200),
 }
 ACTIONS = ["add", "add", "remove", "relabel", "compact", "in memory"]
-
-
+SHARES = {part: {"share": share} for part, (share, _, _) in LIMITS.items()}
 SETTINGS: Settings = {"minutes": 15.0, "seed": 0, "shares_of_the_time": SHARES}
-"""``minutes`` of all parts together; more than 18 are taken for 18."""
-
-
-def plan(settings: Settings) -> list[Part]:
-    """One part per kind of trouble; the first failure ends the run with an error."""
-    own = {"minutes": min(settings["minutes"], 18.0), "seed": settings["seed"]}
-    shares = settings["shares_of_the_time"]
-    return [Part(f"soak {part}", own | {"part": part, "share": share}, compute) for part, share in shares.items()]
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """Rounds of one part."""
     sys.path.insert(0, str(HERE / "tests"))
     part = settings["part"]
-    until = time.perf_counter() + 60 * settings["minutes"] * settings["share"]
+    until = time.perf_counter() + 60 * min(settings["minutes"], 18.0) * settings["share"]
     work = {"steps": random_steps, "approximate": approximate_steps}.get(part, script_rounds)
     return work(part, until, settings["seed"])
 
@@ -66,13 +53,12 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
 def script_rounds(part: str, until: float, seed: int) -> dict[str, Any]:
     """Rounds of a script of the tests, each with a seed of its own; what they counted, added up."""
     script, args = ROUNDS[part]
+    _, least, enough = LIMITS[part]
     totals: dict[str, Any] = {"rounds": 0}
-    while totals["rounds"] < ENOUGH[part] and (time.perf_counter() < until or totals["rounds"] < AT_LEAST.get(part, 1)):
+    while totals["rounds"] < enough and (time.perf_counter() < until or totals["rounds"] < least):
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, str(HERE / "tests" / script), folder, *args]
-            done = subprocess.run(
-                [*command, "--seed", str(1000 * seed + totals["rounds"])], capture_output=True, text=True
-            )
+            command = [sys.executable, HERE / "tests" / script, folder, *args, "--seed", 1000 * seed + totals["rounds"]]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"{part}, round {totals['rounds']}: {done.stderr[-4000:]}")
         totals["rounds"] += 1
@@ -95,7 +81,7 @@ def random_steps(part: str, until: float, seed: int) -> dict[str, Any]:
 
     rng = np.random.default_rng(seed)
     n_sequences = n_steps = 0
-    while n_sequences < ENOUGH[part] and (time.perf_counter() < until or not n_sequences):
+    while n_sequences < LIMITS[part][2] and (time.perf_counter() < until or not n_sequences):
         for method in sorted(KINDS):
             size = int(rng.integers(1, 16))
             steps = [(ACTIONS[rng.integers(6)], int(rng.integers(1000)), int(rng.integers(4))) for _ in range(size)]
@@ -112,7 +98,7 @@ def approximate_steps(part: str, until: float, seed: int) -> dict[str, Any]:
 
     lost: dict[str, list[float]] = {form: [] for form in APPROXIMATE}
     n_rounds = 0
-    while n_rounds < ENOUGH[part] and (time.perf_counter() < until or not n_rounds):
+    while n_rounds < LIMITS[part][2] and (time.perf_counter() < until or not n_rounds):
         for form, losses in lost.items():
             with tempfile.TemporaryDirectory() as folder:
                 losses += run_approximate_steps(form, 1000 * (seed + 1) + n_rounds, Path(folder) / "model")
@@ -123,13 +109,11 @@ def approximate_steps(part: str, until: float, seed: int) -> dict[str, Any]:
     return {"sequences": n_rounds * len(lost), "most_recall_lost": most}
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
-    """What each part did."""
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return {part.settings["part"]: values_of(found) for part, found in outcomes}
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """What the long form of the tests did, in a sentence."""
     kills, commands, models = results["kills"], results["commands"], results["models"]
     damaged, forged = (sum(models[kind].values()) for kind in ("model", "forged"))
     lost = ", ".join(f"{share:.3f} ({form})" for form, share in results["approximate"]["most_recall_lost"].items())
@@ -146,8 +130,6 @@ def tabulate(results: dict[str, Any]) -> str:
     )
 
 
-TITLE = "The long form of the tests of changing models"
-EXPERIMENT = Experiment("soak", TITLE, SETTINGS, plan, summarize, tabulate, dataset="")
-
 if __name__ == "__main__":
-    run(EXPERIMENT, [*sys.argv[1:], "--again"])
+    sys.argv.append("--again")
+EXPERIMENT = benchmark(globals(), plan=parts_over("soak", compute, shares_of_the_time="part"), dataset="")

@@ -2,24 +2,20 @@
 
 The 15 training images per class of split 0 are cut into five parts; machines are trained on four and judged on the
 fifth. No test image is read.
-
-    python benchmarks/spatial_pyramid.py
 """
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Any
 
 import numpy as np
-from common import run, table
+from common import benchmark, parts_over, table
 from sklearn.model_selection import StratifiedKFold
 
 from lnbnn.classifiers.kernel_svm import fit_one_vs_all
 from lnbnn.classifiers.spatial_pyramid import SoftSpatialPyramid
 from lnbnn.descriptors import make_descriptor
 from lnbnn.features import ImageFeatures
-from lnbnn.lab import Experiment, Lab, Part
-from lnbnn.lab.base import Outcome, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings
 from lnbnn.methods.pyramid.codebook import Codebook, make_codebook
 from lnbnn.methods.pyramid.coding import Codes, soft_weights
 from lnbnn.methods.pyramid.kernels import intersection_kernel
@@ -40,33 +36,21 @@ CHOICES: list[
     [10, 20.0, "average", True, "none"],
 ]
 USUAL = [CHOICES[0], CHOICES[3]]
+CHOSEN = ("n_nearest_words", "beta", "pooling", "level_weights", "norm")
+SIZES = {"n_words": SoftSpatialPyramid().n_words, "n_samples": SoftSpatialPyramid().n_samples}
 SETTINGS: Settings = {
-    "n_train": 15,
-    "n_test": 15,
-    "seeds": [0],
-    "n_folds": 5,
-    "n_words": SoftSpatialPyramid().n_words,
-    "n_samples": SoftSpatialPyramid().n_samples,
+    **SIZES,
+    **{"n_train": 15, "n_test": 15, "seeds": [0], "n_folds": 5, "descriptor": "dense-sift"},
     "penalties": [1.0, 10.0, 100.0],  # values of C
-    "grids": {  # settings of dense SIFT, and what is tried with them
-        "defaults": [{}, CHOICES],
-        "every 6 px": [{"step_px": 6}, USUAL],
-        "bins 4 6 9 14 21": [{"bin_sizes": [4, 6, 9, 14, 21]}, USUAL],
-        "bins 6 9 14 21 31": [{"bin_sizes": [6, 9, 14, 21, 31]}, USUAL],
+    "grids": {
+        "defaults": {"choices": CHOICES},
+        "every 6 px": {"descriptor_params": {"step_px": 6}, "choices": USUAL},
+        "bins 4 6 9 14 21": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14, 21]}, "choices": USUAL},
+        "bins 6 9 14 21 31": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21, 31]}, "choices": USUAL},
     },
 }
-QUICK: Settings = {"n_train": 5, "n_test": 1, "n_words": 32, "n_samples": 4000, "grids": {"defaults": [{}, USUAL]}}
-
-
-def plan(settings: Settings) -> list[Part]:
-    """One part per grid."""
-    own = {key: settings[key] for key in ("n_train", "n_test", "n_folds", "n_words", "n_samples", "penalties")}
-    parts = []
-    for seed in settings["seeds"]:
-        for name, (params, choices) in settings["grids"].items():
-            used = {"descriptor": "dense-sift", "descriptor_params": make_descriptor("dense-sift", params).settings()}
-            parts.append(Part("pyramid choice", own | used | {"seed": seed, "grid": name, "choices": choices}, compute))
-    return parts
+QUICK: Settings = {"n_train": 5, "n_test": 1, "n_words": 32, "n_samples": 4000}
+QUICK["grids"] = {"defaults": {"choices": USUAL}}
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
@@ -79,26 +63,22 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     codebook = make_codebook(features, settings["n_words"], **how)
     rows = []
     for choice in settings["choices"]:
-        kernel = kernel_of(features, codebook, choice)
+        pyramids = map_in_order(partial(pyramid, codebook, choice), features, None)
+        kernel = intersection_kernel(np.stack(list(pyramids)), n_jobs=None)
         shares = {str(C): round(100 * cross_validate(kernel, labels, C, settings), 2) for C in settings["penalties"]}
-        n_nearest, beta, pooling, weighted, norm = choice
-        row = {"n_nearest_words": n_nearest, "beta": beta if n_nearest > 1 else None, "pooling": pooling}
-        rows.append(row | {"level_weights": weighted, "norm": norm, "accuracy_by_C": shares})
+        row = dict(zip(CHOSEN, choice, strict=True)) | {"accuracy_by_C": shares}
+        rows.append(row | ({"beta": None} if row["n_nearest_words"] == 1 else {}))
         lab.progress("cross-validating", len(rows), len(settings["choices"]))
     return {"rows": rows}
 
 
-def kernel_of(features: list[ImageFeatures], codebook: Codebook, choice: list[Any]) -> np.ndarray:
-    """The kernel of all training images."""
+def pyramid(codebook: Codebook, choice: list[Any], image: ImageFeatures) -> np.ndarray:
+    """The vector of one image."""
     n_nearest, beta, pooling, weighted, norm = choice
-
-    def pyramid(image: ImageFeatures) -> np.ndarray:
-        squared, words = codebook.assign(image.descriptors, n_nearest)
-        codes = Codes(words, soft_weights(squared, beta), len(codebook))
-        weights = level_weights(3) if weighted else None
-        return normalize(pool(codes, image.xy, pooling=pooling, n_levels=3, weights=weights), norm)
-
-    return intersection_kernel(np.stack(list(map_in_order(pyramid, features, None))), n_jobs=None)
+    squared, words = codebook.assign(image.descriptors, n_nearest)
+    codes = Codes(words, soft_weights(squared, beta), len(codebook))
+    weights = level_weights(3) if weighted else None
+    return normalize(pool(codes, image.xy, pooling=pooling, n_levels=3, weights=weights), norm)
 
 
 def cross_validate(kernel: np.ndarray, labels: np.ndarray, C: float, settings: Settings) -> float:
@@ -112,13 +92,11 @@ def cross_validate(kernel: np.ndarray, labels: np.ndarray, C: float, settings: S
     return n_right / len(labels)
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
-    """The rows of each grid."""
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return {part.settings["grid"]: found["rows"] for part, found in outcomes}
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """Cross-validated accuracy of each coding and pooling, then of the defaults on other grids."""
     first, *others = results.items()
     rows = [[_words(row), f"{row['accuracy_by_C']['10.0']:.1f}"] for row in first[1]]
     for grid, tried in others:
@@ -128,7 +106,6 @@ def tabulate(results: dict[str, Any]) -> str:
 
 
 def _words(row: dict[str, Any]) -> str:
-    """The settings of a spatial pyramid in words."""
     is_soft = row["n_nearest_words"] > 1
     words = ["soft" if is_soft else "hard", row["pooling"], f"`{row['norm']}`"]
     words += [f"beta {row['beta']:g}"] if is_soft else []
@@ -141,8 +118,4 @@ def _words(row: dict[str, Any]) -> str:
     return text + defaults.get(text, "")
 
 
-TITLE = "Settings of the spatial pyramids, cross-validated on training images"
-EXPERIMENT = Experiment("spatial-pyramid", TITLE, SETTINGS, plan, summarize, tabulate, QUICK)
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals(), plan=parts_over("pyramid choice", compute, seeds="seed", grids="grid"))

@@ -7,49 +7,25 @@ Draws docs/images/unknown.png.
     python benchmarks/unknown.py --presets deep --seeds 0 1 2
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from common import mean_of, preset, run, store_for, table, values_of
+from common import benchmark, grouped, mean_of, parts_over, store_for, table
 
-from lnbnn.lab import Experiment, Lab, Part
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings, of_classes
 from lnbnn.lab.axes import BLUE, RED, new_plot
-from lnbnn.lab.base import Outcome, Settings
-from lnbnn.lab.lab import of_classes
 from lnbnn.trust.calibration import expected_calibration_error
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-SETTINGS: Settings = {
-    "presets": ["balanced", "deep"],
-    "seeds": [0, 1, 2],
-    "n_known": 50,
-    "n_train": 15,
-    "n_test": 8,
-    "rates": [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
-}
+SETTINGS: Settings = {"presets": ["balanced", "deep"], "seeds": [0, 1, 2], "n_known": 50, "n_train": 15, "n_test": 8}
+SETTINGS |= {"rates": [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]}
 QUICK: Settings = {"presets": ["balanced"], "seeds": [0], "n_known": 4, "n_train": 4, "n_test": 3}
-
-
-def plan(settings: Settings) -> list[Part]:
-    """One part per preset and seed."""
-    own = {key: settings[key] for key in ("n_known", "n_train", "n_test", "rates")}
-    return [
-        Part(f"unknown {name}", own | {"seed": seed, "params": preset(name)}, compute)
-        for name in settings["presets"]
-        for seed in settings["seeds"]
-    ]
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """Shares of unknown images accepted, of known ones accepted, and of known ones accepted with the right answer."""
     rates, params = settings["rates"], settings["params"]
     store = store_for(lab, params)
-    order = np.random.default_rng(settings["seed"]).permutation(sorted(set(lab.data.labels))).tolist()
-    known = set(order[: settings["n_known"]])
+    known = set(lab.shuffled_classes(settings["seed"])[: settings["n_known"]])
     train, test = lab.split_of(settings)
     model = lab.fit("local-nbnn", params, of_classes(train, known), keep_features=store is not None)
     model.calibrate(unknown=True, progress=lab.progress)
@@ -73,17 +49,12 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     }
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
-    """The runs of each preset, and their mean."""
-    runs: dict[str, list[Any]] = {}
-    for part, found in outcomes:
-        runs.setdefault(part.kind.removeprefix("unknown "), []).append(values_of(found))
-    presets = {name: {"mean": mean_of(done), "runs": done} for name, done in runs.items()}
-    return {"rates": settings["rates"], "presets": presets}
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    found = {name: {"mean": mean_of(runs), "runs": runs} for name, runs in grouped(outcomes, "preset").items()}
+    return {"rates": settings["rates"], "presets": found}
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """What --reject lets through: a row per preset and rate."""
     rows = []
     for name, found in results["presets"].items():
         for place, rate in enumerate(results["rates"]):
@@ -94,7 +65,7 @@ def tabulate(results: dict[str, Any]) -> str:
     return table(header, rows) + "\n![The rate asked for and the share accepted](images/unknown.png)\n"
 
 
-def draw(results: dict[str, Any]) -> Figure:
+def draw(results: dict[str, Any]) -> Any:
     """The rate that was asked for against the share of unknown images accepted, and what it costs the known ones."""
     rates = 100 * np.array(results["rates"])
     figure, (left, right) = new_plot("--reject, %", size=(9.6, 4.2), n_panels=2)
@@ -115,8 +86,4 @@ def draw(results: dict[str, Any]) -> Figure:
     return figure
 
 
-TITLE = "The rate asked for and the share accepted"
-EXPERIMENT = Experiment("unknown", TITLE, SETTINGS, plan, summarize, tabulate, QUICK, draw=draw)
-
-if __name__ == "__main__":
-    run(EXPERIMENT)
+EXPERIMENT = benchmark(globals(), plan=parts_over("unknown", compute, presets="preset", seeds="seed"))

@@ -1,7 +1,5 @@
 """Write the tables of results in README and docs from the records in results/: `python benchmarks/write_tables.py`."""
 
-from __future__ import annotations
-
 import importlib
 import re
 
@@ -11,18 +9,7 @@ from lnbnn.lab import EXPERIMENTS, Experiment, get_experiment
 from lnbnn.lab.records import RunRecord, read_record
 
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
-PAGES = (
-    "README.md",
-    "docs/command-line.md",
-    "docs/descriptors.md",
-    "docs/methods.md",
-    "docs/model-format.md",
-    "docs/performance.md",
-    "docs/probabilities.md",
-    "docs/reproduction.md",
-    "docs/spatial-pyramid.md",
-    "docs/unequal-classes.md",
-)
+PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (HERE / "docs").glob("*.md")))
 OF_MANY = {"presets": "caltech101", "deep": "deep"}
 """Blocks made from several records, by a benchmark's function ``render``."""
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lnbnn.lab.lab import Lab
 
-__all__ = ["Experiment", "Outcome", "Part", "Settings", "markdown_table", "mean_sd"]
+__all__ = ["Experiment", "Outcome", "Outcomes", "Part", "Settings", "markdown_table", "mean_sd"]
 
 Settings: TypeAlias = dict[str, Any]
 """Plain values, as JSON has them."""
@@ -51,6 +51,10 @@ class Part:
         return ", ".join([self.kind, *shown])
 
 
+Outcomes: TypeAlias = list[tuple[Part, Outcome]]
+"""What the parts of a plan found, in order."""
+
+
 @dataclass(frozen=True)
 class Experiment:
     """One table or figure: of the paper, or a benchmark's.
@@ -84,7 +88,7 @@ class Experiment:
     title: str
     settings: Settings
     plan: Callable[[Settings], list[Part]]
-    summarize: Callable[[Settings, list[tuple[Part, Outcome]]], dict[str, Any]]
+    summarize: Callable[[Settings, Outcomes], dict[str, Any]]
     tabulate: Callable[[dict[str, Any]], str]
     quick: Settings = field(default_factory=dict)
     paper: Mapping[str, Any] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lnbnn.lab.axes import CURVES, new_plot, plain_log
-from lnbnn.lab.base import Experiment, Outcome, Part, Settings, markdown_table
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table
 from lnbnn.lab.inside import indexes
 from lnbnn.lab.lab import Lab
 from lnbnn.lab.parts import accuracy, full_params, timed_totals, truth_of
@@ -71,7 +71,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return {"accuracy": np.array(accuracies), "image_seconds": np.array(seconds)}
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     """One curve per method and index: knob, accuracy, median CPU milliseconds per image."""
     curves = [
         {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lnbnn.lab.axes import RED, new_plot, plain_ticks
-from lnbnn.lab.base import Experiment, Outcome, Part, Settings, markdown_table, mean_sd
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table, mean_sd
 from lnbnn.lab.lab import Lab
 from lnbnn.lab.parts import accuracy, full_params, truth_of
 from lnbnn.reading.extraction import features_of
@@ -55,7 +55,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return {"truth": truth_of(classifier, test), "totals": np.array(lab.ask(work, test.paths), dtype=np.float32)}
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     """The accuracy of each split at every k, and the k with the best mean."""
     curves = {
         str(k): [accuracy(-arrays["totals"][:, place], arrays["truth"]) for _, arrays in outcomes]

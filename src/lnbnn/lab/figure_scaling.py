@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.lab.axes import CURVES, new_plot, plain_log, plain_ticks
-from lnbnn.lab.base import Experiment, Outcome, Part, Settings, markdown_table
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table
 from lnbnn.lab.lab import Lab, of_classes
 from lnbnn.lab.parts import full_params, timed_totals
 
@@ -54,7 +54,7 @@ def plan(settings: Settings) -> list[Part]:
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """CPU seconds of each query image; the same images, of the first two classes, at every number of classes."""
     train, test = lab.split_of(settings)
-    order = np.random.default_rng(settings["seed"]).permutation(sorted(set(train.labels))).tolist()
+    order = lab.shuffled_classes(settings["seed"])
     counts = [n for n in settings["n_classes"] if n <= len(order)]
     queries = of_classes(test, order[:2])
     seconds = []
@@ -65,7 +65,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return {"n_classes": np.array(counts), "image_seconds": np.array(seconds)}
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     """Median CPU milliseconds at each number of classes, how they grow, and the ratio at the right end."""
     curves = []
     for part, arrays in outcomes:

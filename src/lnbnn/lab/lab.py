@@ -92,9 +92,17 @@ class Lab:
         """Training and test images of a seed; the first ``n_train`` and the next ``n_test`` of a class's own order."""
         return split_images(self.data, n_train=n_train, n_test=n_test, seed=seed)
 
-    def split_of(self, settings: Settings) -> tuple[LabelledImages, LabelledImages]:
-        """The split of a part: its settings ``n_train``, ``n_test`` and ``seed``."""
-        return self.split(settings["n_train"], settings["n_test"], settings["seed"])
+    def split_of(
+        self, settings: Settings, classes: Iterable[str] | None = None
+    ) -> tuple[LabelledImages, LabelledImages]:
+        """The split of a part, by its settings ``n_train``, ``n_test`` and ``seed``: of all classes, or of these."""
+        data = self.data if classes is None else of_classes(self.data, classes)
+        return split_images(data, n_train=settings["n_train"], n_test=settings["n_test"], seed=settings["seed"])
+
+    def shuffled_classes(self, seed: int) -> list[str]:
+        """The classes in the order of a seed."""
+        order: list[str] = np.random.default_rng(seed).permutation(sorted(set(self.data.labels))).tolist()
+        return order
 
     def fit(
         self, method: str, params: Settings, images: LabelledImages, *, keep_features: bool = True, **changes: Any

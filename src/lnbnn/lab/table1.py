@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lnbnn.lab.base import Experiment, Outcome, Part, Settings, markdown_table, mean_sd
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table, mean_sd
 from lnbnn.lab.lab import Lab
 from lnbnn.lab.parts import accuracy, full_params, truth_of
 from lnbnn.reading.extraction import features_of
@@ -63,7 +63,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     }
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     """Accuracies of each split and the mean number of increments per descriptor."""
     results: dict[str, Any] = {
         "accuracy": {name: [accuracy(-arrays[name], arrays["truth"]) for _, arrays in outcomes] for name in _FORMS}

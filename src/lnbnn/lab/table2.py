@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.lab.base import Experiment, Outcome, Part, Settings, markdown_table, mean_sd
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table, mean_sd
 from lnbnn.lab.parts import accuracy, kernel_part, per_class, responses_part, scores_part
 
 __all__ = ["EXPERIMENT"]
@@ -85,7 +85,7 @@ def plan(settings: Settings) -> list[Part]:
     return parts
 
 
-def summarize(settings: Settings, outcomes: list[tuple[Part, Outcome]]) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     """By number of training images and method: the accuracy of each split, their mean, and the classes'."""
     columns: dict[str, dict[str, Any]] = {}
     for part, arrays in outcomes:
