@@ -1,125 +1,111 @@
 """Caltech 101 through the command line, as a user would run it: split, fit, evaluate, predict.
 
-Writes results/caltech101-<preset>-<images>.json. Each finished split is kept in runs/ at once, so that a run that was
-stopped goes on where it was.
+Writes results/caltech101-<preset>-<images>.json.
 
     python benchmarks/caltech101.py --preset balanced --seeds 0 1 2
 """
 
-from __future__ import annotations
-
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from common import HERE, options_parser
+from common import benchmark, parts_over, python, table, values_of
 
-from lnbnn.data.caltech101 import load_caltech101
-from lnbnn.data.folder import LabelledImages, write_list
-from lnbnn.data.splits import split_images
-from lnbnn.lab.records import make_record, write_record
-from lnbnn.params import PRESETS
+from lnbnn.data.folder import write_list
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings
 
-N_PREDICT = 41
+SETTINGS: Settings = {"preset": "balanced", "n_train": 15, "n_test": 15, "n_predict": 41, "seeds": [0, 1, 2]}
+QUICK: Settings = {"n_train": 3, "n_test": 2, "n_predict": 3, "seeds": [0], "preset": "fast"}
+PRESETS = ("balanced", "paper", "fast")
+HEADER = "preset | accuracy, % | reference descriptors | fit | evaluate, 1,515 images | peak memory | "
+HEADER += "one image, whole command | each further image"
+PAPER = "66.1 ± 1.1"
 
 
-def main() -> None:
-    """Run the splits asked for and write their record."""
-    parser = options_parser(__doc__)
-    parser.add_argument("--preset", choices=sorted(PRESETS), default="balanced")
-    parser.add_argument("--train", type=int, default=15)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options = parser.parse_args()
-    data = load_caltech101(options.data)
-    start = time.perf_counter()
-    splits = []
-    for seed in options.seeds:
-        kept = HERE / "runs" / "caltech101" / f"{options.preset}-{options.train}-seed{seed}.json"
-        if not kept.exists():
-            result = run_split(data, options.preset, options.train, seed)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_text(json.dumps(result), encoding="utf-8")
-        splits.append(json.loads(kept.read_text(encoding="utf-8")))
-        print(f"seed {seed}: {100 * splits[-1]['mean_per_class_accuracy']:.2f} %", file=sys.stderr, flush=True)
+def compute(lab: Lab, settings: Settings) -> Outcome:
+    """Split, fit, evaluate and predict with one seed; accuracy, seconds and peak memory of each command."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = f"{folder}/model"
+        train, test = lab.split_of(settings)
+        write_list(Path(folder) / "train.csv", train)
+        write_list(Path(folder) / "test.csv", test)
+        fit = python("-m", "lnbnn", "fit", f"{folder}/train.csv", model, "--preset", settings["preset"])
+        evaluated = python("-m", "lnbnn", "evaluate", model, f"{folder}/test.csv", "--format", "json")
+        info = json.loads(python("-m", "lnbnn", "info", model, "--format", "json").text)
+        queries = test.paths[:: len(test) // settings["n_predict"]][: settings["n_predict"]]
+        predict = ("-m", "lnbnn", "predict", "--format", "json", model)
+        one, many = python(*predict, queries[0]), python(*predict, *queries)
+        alone = python(*predict, *queries, "--jobs", 1)
+    outcome = json.loads(evaluated.text)
+    return {
+        "seed": settings["seed"],
+        "preset": settings["preset"],
+        **{name: outcome[name] for name in ("mean_per_class_accuracy", "per_class", "n_images")},
+        **{name: info[name] for name in ("n_descriptors", "index", "settings", "bytes_on_disk")},
+        "fit_s": round(fit.wall_s, 2),
+        "fit_peak_mib": fit.peak_mib,
+        "evaluate_s": round(evaluated.wall_s, 2),
+        "evaluate_peak_mib": evaluated.peak_mib,
+        "predict_first_answer_s": round(one.wall_s, 2),
+        "predict_ms_an_image": round(1000 * (many.wall_s - one.wall_s) / (len(queries) - 1), 1),
+        "predict_ms_an_image_one_thread": round(1000 * (alone.wall_s - one.wall_s) / (len(queries) - 1), 1),
+        "same_bytes_with_1_thread": many.text == alone.text,
+    }
+
+
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    splits = [values_of(found) for _, found in outcomes]
     accuracies = [100 * split["mean_per_class_accuracy"] for split in splits]
-    results: dict[str, Any] = {
+    return {
         "accuracy_mean": round(statistics.mean(accuracies), 2),
         "accuracy_sd": round(statistics.stdev(accuracies), 2) if len(accuracies) > 1 else None,
         "splits": splits,
     }
-    command = (
-        f"python benchmarks/caltech101.py --preset {options.preset} --train {options.train} "
-        f"--seeds {' '.join(map(str, options.seeds))}"
+
+
+def tabulate(results: dict[str, Any]) -> str:
+    return table(HEADER, [_row(results["splits"][0]["preset"], results)])
+
+
+def render(read: Callable[[str], Any]) -> str:
+    """The table of the README: one row per preset, then the sentence on dense SIFT."""
+    records = {name: record for name in PRESETS if (record := read(f"caltech101-{name}-15")) is not None}
+    rows = [_row(name, record.results) for name, record in records.items()]
+    machine, sift = records["balanced"].machine, read("dense-sift").results
+    return table(HEADER, [*rows, ["the paper's Local NBNN", PAPER + " |" * 6]]) + (
+        f"\nMeasured on {machine['cores']} cores ({machine['cpu']}); ± is one standard deviation over the splits.\n"
+        f"Dense SIFT at the paper's settings takes {sift['ours_ms_median']:.1f} ms an image on one core, "
+        f"{sift['ratio_median']:.0f} times as fast as OpenCV's SIFT on the same grid "
+        f"({sift['opencv_ms_median']:.0f} ms) and {sift['kornia_ratio_median']:.0f} times as fast as kornia's "
+        f"({sift['kornia_ms_median']:.0f} ms).\n"
     )
-    settings = {"preset": options.preset, "n_train": options.train, "n_test": 15, "model": splits[0]["settings"]}
-    record = make_record(
-        f"caltech101-{options.preset}-{options.train}",
-        command,
-        settings=settings,
-        seeds=options.seeds,
-        results=results,
-        seconds=time.perf_counter() - start,
-    )
-    path = HERE / "results" / f"{record.name}.json"
-    write_record(path, record)
-    print(f"{path.relative_to(HERE)}: {results['accuracy_mean']} % over {len(accuracies)} splits")
 
 
-def run_split(data: LabelledImages, preset: str, n_train: int, seed: int) -> dict[str, Any]:
-    """Split, fit, evaluate and predict with one seed; accuracy, seconds and peak memory of each command."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        train, test = split_images(data, n_train=n_train, n_test=15, seed=seed)
-        write_list(place / "train.csv", train)
-        write_list(place / "test.csv", test)
-        fit = lnbnn("fit", place / "train.csv", place / "model", "--preset", preset)
-        evaluate = lnbnn("evaluate", place / "model", place / "test.csv", "--format", "json")
-        info = json.loads(lnbnn("info", place / "model", "--format", "json")["stdout"])
-        queries = test.paths[:: len(test) // N_PREDICT][:N_PREDICT]
-        one = lnbnn("predict", place / "model", queries[0], "--format", "json")
-        many = lnbnn("predict", place / "model", *queries, "--format", "json")
-        alone = lnbnn("predict", place / "model", *queries, "--format", "json", "--jobs", 1)
-        outcome = json.loads(evaluate["stdout"])
-        return {
-            "seed": seed,
-            "mean_per_class_accuracy": outcome["mean_per_class_accuracy"],
-            "per_class": outcome["per_class"],
-            "n_images": outcome["n_images"],
-            "n_descriptors": info["n_descriptors"],
-            "index": info["index"],
-            "settings": info["settings"],
-            "bytes_on_disk": info["bytes_on_disk"],
-            "fit_s": fit["seconds"],
-            "fit_peak_mib": fit["peak_mib"],
-            "evaluate_s": evaluate["seconds"],
-            "evaluate_peak_mib": evaluate["peak_mib"],
-            "predict_first_answer_s": one["seconds"],
-            "predict_ms_an_image": round(1000 * (many["seconds"] - one["seconds"]) / (len(queries) - 1), 1),
-            "predict_ms_an_image_one_thread": round(1000 * (alone["seconds"] - one["seconds"]) / (len(queries) - 1), 1),
-            "same_bytes_with_1_thread": many["stdout"] == alone["stdout"],
-        }
+def _row(name: str, results: dict[str, Any]) -> list[str]:
+    splits = results["splits"]
+
+    def median(field: str) -> Any:
+        return statistics.median(split[field] for split in splits)
+
+    spread = "" if results["accuracy_sd"] is None else f" ± {results['accuracy_sd']:.1f}"
+    peak = max(max(split["fit_peak_mib"], split["evaluate_peak_mib"]) for split in splits)
+    return [
+        f"`{name}`",
+        f"{results['accuracy_mean']:.1f}{spread} ({len(splits)} split{'s' if len(splits) > 1 else ''})",
+        f"{median('n_descriptors') / 1e6:.1f} million",
+        f"{median('fit_s'):.0f} s",
+        f"{median('evaluate_s'):.0f} s",
+        f"{peak / 1024:.1f} GiB",
+        f"{median('predict_first_answer_s'):.1f} s",
+        f"{median('predict_ms_an_image'):.0f} ms",
+    ]
 
 
-def lnbnn(*words: object) -> dict[str, Any]:
-    """Run one command; its output, wall-clock seconds and peak resident memory."""
-    start = time.perf_counter()
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen([sys.executable, "-m", "lnbnn", *map(str, words)], stdout=output)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            sys.exit(f"lnbnn {words[0]} ended with {process.returncode}")
-        output.seek(0)
-        text = output.read()
-    seconds = round(time.perf_counter() - start, 2)
-    return {"stdout": text, "seconds": seconds, "peak_mib": round(usage.ru_maxrss / 1024)}
-
-
-if __name__ == "__main__":
-    main()
+EXPERIMENT = benchmark(
+    globals(),
+    plan=parts_over("command-line", compute, timed=True, seeds="seed"),
+    label="caltech101-{preset}-{n_train}".format_map,
+)

@@ -1,175 +1,159 @@
 """A model of 23 million descriptors: building its index, memory, opening it, sharing it between processes.
 
-Caltech 101, 15 images a class, the grid of the paper. Each step is a process of its own, so that its peak of memory is
-its own; FLANN's four trees are built over the same vectors, on one thread as FLANN does. Writes results/large.json. The
-model is kept in runs/large.
-
-    python benchmarks/large.py
+Caltech 101, 15 images per class, the grid of the paper. Each step is a process of its own, so that its peak of memory
+is its own; FLANN's four trees are built over the same vectors, on one thread as FLANN does. The model is kept in runs/.
 """
 
-from __future__ import annotations
-
-import json
 import multiprocessing
 import os
 import resource
-import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-from common import HERE, options_parser, show
+from common import benchmark, parts_over, show, table, values_of, watch
 
 import lnbnn
-from lnbnn.data.caltech101 import load_caltech101
-from lnbnn.data.splits import split_images
+from lnbnn.data.folder import LabelledImages
 from lnbnn.indexes import make_index
-from lnbnn.lab.records import make_record, write_record
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings, of_classes
 from lnbnn.model.folder import is_model
-from lnbnn.params import preset_params
 
-MODEL = HERE / "runs" / "large" / "model"
-FITTED = MODEL.parent / "fit.json"
-N_READERS = 4
-REPEATS = 5
-
-
-def main() -> None:
-    """Do the steps one after another and write the record."""
-    parser = options_parser(__doc__)
-    parser.add_argument("--classes", type=int, default=101, help="fewer for a trial")
-    options = parser.parse_args()
-    start = time.perf_counter()
-    if not (is_model(MODEL) and FITTED.exists()):
-        apart(fit, options.data, options.classes)
-    results = {
-        "fit": json.loads(FITTED.read_text()),
-        "flann": apart(flann),
-        "opening": {
-            key: round(median(run[key] for run in runs), 3)
-            for runs in [[apart(opening) for _ in range(REPEATS)]]
-            for key in runs[0]
-        },
-        "readers": readers(),
-    }
-    record = make_record(
-        "large",
-        f"python benchmarks/large.py --classes {options.classes}",
-        settings={"n_train": 15, "preset": "paper", "n_readers": N_READERS},
-        seeds=[0],
-        results=results,
-        seconds=time.perf_counter() - start,
-    )
-    write_record(HERE / "results" / "large.json", record)
-    print(json.dumps(results, indent=1))
+FITTED: Settings = {"n_classes": 101, "n_train": 15, "n_test": 15, "seed": 0, "preset": "paper"}
+SETTINGS: Settings = {**FITTED, "n_readers": 4, "query_budget": 1000, "repeats": 5}
+QUICK: Settings = {"n_classes": 2, "n_train": 2, "n_test": 1, "n_readers": 2, "repeats": 1}
+SPAWN = multiprocessing.get_context("spawn")
 
 
-def apart(step: Callable[..., Any], *args: Any) -> Any:
+def plan(settings: Settings) -> list[Part]:
+    """The fit, then what is done with its model."""
+    fitted = parts_over("large fit", fit_model, timed=True)({key: settings[key] for key in FITTED})
+    return fitted + parts_over("large", use_model, timed=True, steps="step")(settings | {"steps": list(STEPS)})
+
+
+def model_of(lab: Lab, part: Part) -> Path:
+    """The folder of the model that a part fits; it is fitted again if the folder was removed."""
+    folder = lab.path(part).with_suffix("")
+    lab.get(part, again=not is_model(folder))
+    return folder
+
+
+def apart(work: Any, *args: Any) -> Any:
     """A step in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(step, *args).result()
+    with ProcessPoolExecutor(1, mp_context=SPAWN) as pool:
+        return pool.submit(work, *args).result()
 
 
-def fit(data: Path | None, n_classes: int) -> None:
-    """Fit and save the model; the index's own share of the time, and the peak of memory."""
-    images = load_caltech101(data)
-    train, _ = split_images(images, n_train=15, n_test=15, seed=0)
-    chosen = set(sorted(set(train.labels))[:n_classes])
-    kept = [place for place, label in enumerate(train.labels) if label in chosen]
-    marks: dict[str, tuple[float, float]] = {}
+def fit_model(lab: Lab, settings: Settings) -> Outcome:
+    """Fit and save the model."""
+    train, _ = lab.split_of(settings)
+    images = of_classes(train, sorted(set(train.labels))[: settings["n_classes"]])
+    folder = lab.path(Part("large fit", settings, fit_model, timed=True)).with_suffix("")
+    return apart(fit, images, settings["params"], folder)
+
+
+def fit(images: LabelledImages, params: Settings, folder: Path) -> dict[str, Any]:
+    """The index's own share of the time of a fit, and the peak of memory."""
+    building = watch()
 
     def progress(stage: str, done: int, total: int) -> None:
         if stage == "building the index" and done in (0, total):
-            marks["end" if done else "begin"] = (time.perf_counter(), time.process_time())
+            (building.stop if done else building.start)()
         show(stage, done, total)
 
-    model = lnbnn.LocalNBNN(**preset_params("paper"))
-    begin = time.perf_counter()
-    model.fit([train.paths[i] for i in kept], [train.labels[i] for i in kept], progress=progress)
-    seconds = time.perf_counter() - begin
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    with watch() as fitting:
+        model = lnbnn.LocalNBNN(**params).fit(images.paths, images.labels, progress=progress)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     n_descriptors = sum(image.n_descriptors for image in model.images_)
-    model.save(MODEL)
-    found = {
+    model.save(folder, overwrite=True)
+    return {
         "n_descriptors": n_descriptors,
-        "fit_s": round(seconds, 1),
-        "index_s": round(marks["end"][0] - marks["begin"][0], 1),
-        "index_cpu_s": round(marks["end"][1] - marks["begin"][1], 1),
+        "fit_s": round(fitting.wall_s, 1),
+        "index_s": round(building.wall_s, 1),
+        "index_cpu_s": round(building.cpu_s, 1),
         "bytes_over_raw": round(model.nbytes_ / (128 * n_descriptors), 3),
         "final_gib": round(model.nbytes_ / 2**30, 2),
-        "peak_gib": round(peak / 2**30, 2),
-        "disk_gib": round(sum(file.stat().st_size for file in MODEL.rglob("*") if file.is_file()) / 2**30, 2),
+        "peak_gib": round(peak, 2),
+        "disk_gib": round(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**30, 2),
         "threads": os.cpu_count(),
     }
-    FITTED.write_text(json.dumps(found))
-    print(found, file=sys.stderr, flush=True)
 
 
-def flann() -> dict[str, float]:
-    """FLANN's four trees over the same vectors."""
-    vectors = lnbnn.load(MODEL).index_.vectors_of(range(1 << 62))
+def use_model(lab: Lab, settings: Settings) -> Outcome:
+    """A step after the fit, in a fresh process; the median of those that are repeated."""
+    model = model_of(lab, plan(settings)[0])
+    work, is_repeated = STEPS[settings["step"]]
+    runs = [apart(work, model, settings) for _ in range(settings["repeats"] if is_repeated else 1)]
+    return {name: round(median(one[name] for one in runs), 3) for name in runs[0]} if is_repeated else runs[0]
+
+
+def flann(model: Path, settings: Settings) -> dict[str, float]:
+    """FLANN's four trees over the same vectors: seconds to build them."""
+    vectors = lnbnn.load(model).index_.vectors_of(range(1 << 62))
     index = make_index("flann", {"checks": 1024})
     index.add(vectors, np.arange(len(vectors)))
-    begin, cpu = time.perf_counter(), time.process_time()
-    index.build()
-    found = {"index_s": round(time.perf_counter() - begin, 1), "index_cpu_s": round(time.process_time() - cpu, 1)}
-    print("FLANN", found, file=sys.stderr, flush=True)
-    return found
+    with watch() as building:
+        index.build()
+    return {"index_s": round(building.wall_s, 1), "index_cpu_s": round(building.cpu_s, 1)}
 
 
-def opening() -> dict[str, float]:
+def opening(model: Path, settings: Settings) -> dict[str, float]:
     """Seconds to open the model, the package imported before."""
     import lnbnn.classifiers.local_nbnn
     import lnbnn.descriptors.dense_sift
     import lnbnn.indexes.faiss_index
 
-    begin, cpu = time.perf_counter(), time.process_time()
-    lnbnn.load(MODEL)
-    return {"wall_s": time.perf_counter() - begin, "cpu_s": time.process_time() - cpu}
+    with watch() as spent:
+        lnbnn.load(model)
+    return {"wall_s": spent.wall_s, "cpu_s": spent.cpu_s}
 
 
-def readers() -> dict[str, Any]:
+def readers(model: Path, settings: Settings) -> dict[str, Any]:
     """Processes that answer from the model at once: memory of their own, and memory they share."""
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(N_READERS)
-    queue = context.Queue()
-    processes = [context.Process(target=_read, args=(barrier, queue)) for _ in range(N_READERS)]
+    barrier, queue = SPAWN.Barrier(settings["n_readers"]), SPAWN.Queue()
+    args = (model, settings["query_budget"], barrier, queue)
+    processes = [SPAWN.Process(target=_read, args=args) for _ in range(settings["n_readers"])]
     for process in processes:
         process.start()
-    found = [queue.get(timeout=600) for _ in processes]
+    private, shared, answers = zip(*(queue.get(timeout=600) for _ in processes), strict=True)
     for process in processes:
         process.join()
-    return {
-        "private_mib": [one["private"] for one in found],
-        "shared_mib": [one["shared"] for one in found],
-        "same_answer": len({one["answer"] for one in found}) == 1,
-    }
+    return {"private_mib": private, "shared_mib": shared, "same_answer": len(set(answers)) == 1}
 
 
-def _read(barrier: Barrier, queue: Any) -> None:
-    model = lnbnn.load(MODEL)
-    model.set_params(n_jobs=1, query_budget=1000)
+def _read(folder: Path, query_budget: int, barrier: Any, queue: Any) -> None:
+    model = lnbnn.load(folder)
+    model.set_params(n_jobs=1, query_budget=query_budget)
     answers = model.predict([image.name for image in model.images_[::200]])
     barrier.wait()
-    fields = {}
-    for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]:
-        name, value, _ = line.split()
-        fields[name.rstrip(":")] = int(value) // 1024
+    lines = [line.split() for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]]
+    mib = {name.rstrip(":"): int(value) // 1024 for name, value, _ in lines}
     barrier.wait()
-    queue.put(
-        {
-            "private": fields["Private_Clean"] + fields["Private_Dirty"],
-            "shared": fields["Shared_Clean"] + fields["Shared_Dirty"],
-            "answer": tuple(answers),
-        }
+    private, shared = (mib[f"{kind}_Clean"] + mib[f"{kind}_Dirty"] for kind in ("Private", "Shared"))
+    queue.put((private, shared, tuple(answers)))
+
+
+STEPS = {"flann": (flann, False), "opening": (opening, True), "readers": (readers, False)}
+
+
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    return {part.kind.removeprefix("large "): values_of(found) for part, found in outcomes}
+
+
+def tabulate(results: dict[str, Any]) -> str:
+    fit, flann, opening, readers = (results[name] for name in ("fit", "flann", "opening", "readers"))
+    ways = ((f"lnbnn, {fit['threads']} threads", fit), ("FLANN, 4 trees, 1 thread", flann))
+    rows = [[words, f"{found['index_cpu_s']:.0f}", f"{found['index_s']:.0f}"] for words, found in ways]
+    return table("index of | CPU s to build | wall s", rows) + (
+        f"\nPreset `paper`, {fit['n_descriptors'] / 1e6:.1f} million descriptors: index and labels take "
+        f"{fit['bytes_over_raw']:.2f} times the raw 8-bit descriptors ({fit['final_gib']:.1f} GiB); the peak while "
+        f"fitting is {fit['peak_gib']:.1f} GiB. The saved model ({fit['disk_gib']:.1f} GiB) opens in "
+        f"{opening['wall_s']:.2f} s ({opening['cpu_s']:.2f} s CPU). {len(readers['private_mib'])} processes that "
+        f"answer from it at once have {max(readers['private_mib']):,} MiB each of their own and share "
+        f"{min(readers['shared_mib']):,} MiB."
     )
 
 
-if __name__ == "__main__":
-    main()
+EXPERIMENT = benchmark(globals())

@@ -1,13 +1,10 @@
 """The long form of the tests of changing models: signals, failing calls, power cuts, damage, forgery, random changes.
 
-Each part stops at its share of the time even if it has not done all it was asked for. Writes results/soak.json.
+Each part stops at its share of the time even if it has not done all it was asked for, and is run again every time.
 
     python benchmarks/soak.py --minutes 15
 """
 
-from __future__ import annotations
-
-import argparse
 import json
 import subprocess
 import sys
@@ -17,13 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE
+from common import HERE, benchmark, parts_over, values_of
 
-from lnbnn.lab.records import make_record, write_record
-
-sys.path.insert(0, str(HERE / "tests"))
-
-from test_editing import APPROXIMATE, KINDS, MARGIN, run_approximate_steps, run_steps
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings
 
 ROUNDS: dict[str, tuple[str, list[str]]] = {  # one round of each part, repeated with other seeds
     "kills": ("killing.py", ["--kills", "40", "--full-disks", "10"]),
@@ -33,55 +26,39 @@ ROUNDS: dict[str, tuple[str, list[str]]] = {  # one round of each part, repeated
     "models": ("fuzzing.py", ["--model", "500", "--forged", "500"]),
     "images": ("fuzzing.py", ["--images", "2000"]),
 }
-SHARES = {"kills": 0.2, "signals": 0.25, "faults": 0.1, "commands": 0.12} | {
-    "models": 0.15,
-    "images": 0.05,
-    "steps": 0.08,
-    "approximate": 0.05,
-}
-AT_LEAST = {"kills": 5, "signals": 10}  # rounds that are run however long they take; the other parts one
-ENOUGH = {"kills": 8, "signals": 10, "faults": 1, "commands": 4, "models": 8, "images": 5} | {
-    "steps": 400,
-    "approximate": 200,
+LIMITS = {  # share of the time; rounds that are run however long they take; rounds that are enough
+    "kills": (0.2, 5, 8),
+    "signals": (0.25, 10, 10),
+    "faults": (0.1, 1, 1),
+    "commands": (0.12, 1, 4),
+    "models": (0.15, 1, 8),
+    "images": (0.05, 1, 5),
+    "steps": (0.08, 1, 400),
+    "approximate": (0.05, 1, 200),
 }
 ACTIONS = ["add", "add", "remove", "relabel", "compact", "in memory"]
+SHARES = {part: {"share": share} for part, (share, _, _) in LIMITS.items()}
+SETTINGS: Settings = {"minutes": 15.0, "seed": 0, "shares_of_the_time": SHARES}
 
 
-def main() -> None:
-    """Run all parts and write the record; the first failure ends it with an error."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=15.0, help="of all parts together, at most 18")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    minutes = min(options.minutes, 18.0)
-    start = time.perf_counter()
-    results: dict[str, Any] = {}
-    for part, share in SHARES.items():
-        until = time.perf_counter() + 60 * minutes * share
-        work = {"steps": random_steps, "approximate": approximate_steps}.get(part, script_rounds)
-        results[part] = work(part, until, options.seed)
-        print(part, results[part], flush=True)
-    record = make_record(
-        "soak",
-        f"python benchmarks/soak.py --minutes {options.minutes:g}",
-        settings={"shares_of_the_time": SHARES},
-        seeds=[options.seed],
-        results=results,
-        seconds=time.perf_counter() - start,
-    )
-    write_record(HERE / "results" / "soak.json", record)
+def compute(lab: Lab, settings: Settings) -> Outcome:
+    """Rounds of one part."""
+    sys.path.insert(0, str(HERE / "tests"))
+    part = settings["part"]
+    until = time.perf_counter() + 60 * min(settings["minutes"], 18.0) * settings["share"]
+    work = {"steps": random_steps, "approximate": approximate_steps}.get(part, script_rounds)
+    return work(part, until, settings["seed"])
 
 
 def script_rounds(part: str, until: float, seed: int) -> dict[str, Any]:
     """Rounds of a script of the tests, each with a seed of its own; what they counted, added up."""
     script, args = ROUNDS[part]
+    _, least, enough = LIMITS[part]
     totals: dict[str, Any] = {"rounds": 0}
-    while totals["rounds"] < ENOUGH[part] and (time.perf_counter() < until or totals["rounds"] < AT_LEAST.get(part, 1)):
+    while totals["rounds"] < enough and (time.perf_counter() < until or totals["rounds"] < least):
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, str(HERE / "tests" / script), folder, *args]
-            done = subprocess.run(
-                [*command, "--seed", str(1000 * seed + totals["rounds"])], capture_output=True, text=True
-            )
+            command = [sys.executable, HERE / "tests" / script, folder, *args, "--seed", 1000 * seed + totals["rounds"]]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"{part}, round {totals['rounds']}: {done.stderr[-4000:]}")
         totals["rounds"] += 1
@@ -100,9 +77,11 @@ def add_up(totals: dict[str, Any], found: dict[str, Any]) -> None:
 
 def random_steps(part: str, until: float, seed: int) -> dict[str, Any]:
     """Random sequences of changes, in the folder and in memory, against a fresh fit."""
+    from test_editing import KINDS, run_steps
+
     rng = np.random.default_rng(seed)
     n_sequences = n_steps = 0
-    while n_sequences < ENOUGH[part] and (time.perf_counter() < until or not n_sequences):
+    while n_sequences < LIMITS[part][2] and (time.perf_counter() < until or not n_sequences):
         for method in sorted(KINDS):
             size = int(rng.integers(1, 16))
             steps = [(ACTIONS[rng.integers(6)], int(rng.integers(1000)), int(rng.integers(4))) for _ in range(size)]
@@ -115,9 +94,11 @@ def random_steps(part: str, until: float, seed: int) -> dict[str, Any]:
 
 def approximate_steps(part: str, until: float, seed: int) -> dict[str, Any]:
     """Random sequences of changes to models of approximate indexes: the recall they lose against a fresh fit."""
+    from test_editing import APPROXIMATE, MARGIN, run_approximate_steps
+
     lost: dict[str, list[float]] = {form: [] for form in APPROXIMATE}
     n_rounds = 0
-    while n_rounds < ENOUGH[part] and (time.perf_counter() < until or not n_rounds):
+    while n_rounds < LIMITS[part][2] and (time.perf_counter() < until or not n_rounds):
         for form, losses in lost.items():
             with tempfile.TemporaryDirectory() as folder:
                 losses += run_approximate_steps(form, 1000 * (seed + 1) + n_rounds, Path(folder) / "model")
@@ -128,5 +109,27 @@ def approximate_steps(part: str, until: float, seed: int) -> dict[str, Any]:
     return {"sequences": n_rounds * len(lost), "most_recall_lost": most}
 
 
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    return {part.settings["part"]: values_of(found) for part, found in outcomes}
+
+
+def tabulate(results: dict[str, Any]) -> str:
+    kills, commands, models = results["kills"], results["commands"], results["models"]
+    damaged, forged = (sum(models[kind].values()) for kind in ("model", "forged"))
+    lost = ", ".join(f"{share:.3f} ({form})" for form, share in results["approximate"]["most_recall_lost"].items())
+    return (
+        f"{kills['kills']} writers killed with `kill -9` in the course of {kills['steps_done']} changes, and "
+        f"{commands['commands_killed']} commands, each time with every checksum and the answers of the model compared "
+        f"afterwards; {kills['full_disks']} writers run into a full disk; {damaged:,} files of models damaged "
+        f"({models['model']['refused']:,} refused, the others read the same), and {forged:,} more with all checksums "
+        f"made right again ({models['forged']['refused']:,} refused, the others answer without harm); "
+        f"{sum(results['images']['images'].values()):,} damaged pictures; {results['steps']['steps']:,} random changes "
+        f"in {results['steps']['sequences']:,} sequences with the answers of a fresh fit; "
+        f"{results['approximate']['sequences']:,} sequences on approximate indexes, which lost at most this share of "
+        f"the true neighbours against a fresh fit: {lost}. Nothing was lost, nothing crashed, nothing hung.\n"
+    )
+
+
 if __name__ == "__main__":
-    main()
+    sys.argv.append("--again")
+EXPERIMENT = benchmark(globals(), plan=parts_over("soak", compute, shares_of_the_time="part"), dataset="")

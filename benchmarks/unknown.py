@@ -2,72 +2,33 @@
 
 The model knows 50 classes of 15 training images and is calibrated on these alone. It is asked for test images of its
 classes, and for images of the 51 classes that it has never seen; another seed is another choice of classes and images.
-Each finished seed is kept in runs/unknown, so that a run that was stopped goes on where it was. Writes
-results/unknown.json and its figure.
+Draws docs/images/unknown.png.
 
-    python benchmarks/unknown.py --seeds 0 1 2
+    python benchmarks/unknown.py --presets deep --seeds 0 1 2
 """
 
-from __future__ import annotations
-
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import HERE, mean_of, options_parser, runs_by_preset, show, store_for
+from common import benchmark, grouped, mean_of, parts_over, store_for, table
 
-from lnbnn import FeatureStore, LocalNBNN
-from lnbnn.data.caltech101 import load_caltech101
-from lnbnn.data.folder import LabelledImages
-from lnbnn.data.splits import split_images
-from lnbnn.lab.records import make_record, write_record
+from lnbnn.lab import Lab, Outcome, Outcomes, Settings, of_classes
+from lnbnn.lab.axes import BLUE, RED, new_plot
 from lnbnn.model.calibration import expected_calibration_error
-from lnbnn.params import preset_params
-from lnbnn.trust.figures import save_figure, unknown_figure
 
-N_KNOWN, N_TRAIN, N_TEST = 50, 15, 8
-RATES = [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
-
-
-def main() -> None:
-    """Run the seeds and write the record and its figure."""
-    parser = options_parser(__doc__)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--presets", nargs="+", default=["balanced", "deep"])
-    parser.add_argument("--cache", type=Path, default=HERE / "runs" / "features", help="of deep features")
-    options = parser.parse_args()
-    data = load_caltech101(options.data)
-    runs = runs_by_preset("unknown", lambda p, s: run(data, p, s, store_for(p, options.cache)), options)
-    results: dict[str, Any] = {
-        "rates": RATES,
-        "presets": {preset: {"mean": mean_of(done), "runs": done} for preset, done in runs.items()},
-    }
-    record = make_record(
-        "unknown",
-        f"python benchmarks/unknown.py --presets {' '.join(options.presets)} --seeds "
-        f"{' '.join(map(str, options.seeds))}",
-        settings={"n_known": N_KNOWN, "n_train": N_TRAIN, "n_test": N_TEST},
-        seeds=options.seeds,
-        results=results,
-        seconds=sum(one["seconds"] for done in runs.values() for one in done),
-    )
-    write_record(HERE / "results" / "unknown.json", record)
-    save_figure(unknown_figure(results), HERE / "docs" / "images" / "unknown.png")
-    for preset, done in runs.items():
-        print(preset, mean_of(done))
+SETTINGS: Settings = {"presets": ["balanced", "deep"], "seeds": [0, 1, 2], "n_known": 50, "n_train": 15, "n_test": 8}
+SETTINGS |= {"rates": [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]}
+QUICK: Settings = {"presets": ["balanced"], "seeds": [0], "n_known": 4, "n_train": 4, "n_test": 3}
 
 
-def run(data: LabelledImages, preset: str, seed: int, store: FeatureStore | None) -> dict[str, Any]:
+def compute(lab: Lab, settings: Settings) -> Outcome:
     """Shares of unknown images accepted, of known ones accepted, and of known ones accepted with the right answer."""
-    start = time.perf_counter()
-    order = np.random.default_rng(seed).permutation(sorted(set(data.labels))).tolist()
-    known = set(order[:N_KNOWN])
-    train, test = split_images(data, n_train=N_TRAIN, n_test=N_TEST, seed=seed)
-    kept = [place for place, label in enumerate(train.labels) if label in known]
-    model = LocalNBNN(**preset_params(preset))
-    model.fit([train.paths[i] for i in kept], [train.labels[i] for i in kept], store=store)
-    model.calibrate(unknown=True, progress=show)
+    rates, params = settings["rates"], settings["params"]
+    store = store_for(lab, params)
+    known = set(lab.shuffled_classes(settings["seed"])[: settings["n_known"]])
+    train, test = lab.split_of(settings)
+    model = lab.fit("local-nbnn", params, of_classes(train, known), keep_features=store is not None)
+    model.calibrate(unknown=True, progress=lab.progress)
     found: dict[bool, list[tuple[float, bool, float]]] = {True: [], False: []}
     for label, answer in zip(test.labels, model.iter_answers(test.paths, store=store), strict=True):
         rate = 1.0 if answer.false_accept_rate is None else answer.false_accept_rate
@@ -81,13 +42,48 @@ def run(data: LabelledImages, preset: str, seed: int, store: FeatureStore | None
         "n_known_images": len(rates_known),
         "n_unknown_images": len(rates_unknown),
         "accuracy": round(float(right.mean()), 4),
-        "false_accepts": [round(float((rates_unknown <= rate).mean()), 4) for rate in RATES],
-        "known_accepted": [round(float((rates_known <= rate).mean()), 4) for rate in RATES],
-        "known_right": [round(float(((rates_known <= rate) & right).mean()), 4) for rate in RATES],
+        "false_accepts": [round(float((rates_unknown <= rate).mean()), 4) for rate in rates],
+        "known_accepted": [round(float((rates_known <= rate).mean()), 4) for rate in rates],
+        "known_right": [round(float(((rates_known <= rate) & right).mean()), 4) for rate in rates],
         "expected_calibration_error": round(error, 4),
-        "seconds": round(time.perf_counter() - start, 1),
     }
 
 
-if __name__ == "__main__":
-    main()
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    found = {name: {"mean": mean_of(runs), "runs": runs} for name, runs in grouped(outcomes, "preset").items()}
+    return {"rates": settings["rates"], "presets": found}
+
+
+def tabulate(results: dict[str, Any]) -> str:
+    rows = []
+    for name, found in results["presets"].items():
+        for place, rate in enumerate(results["rates"]):
+            if rate in (0.01, 0.05, 0.1, 0.2, 0.5):
+                shares = [found["mean"][kind][place] for kind in ("false_accepts", "known_accepted", "known_right")]
+                rows.append([f"`{name}`", f"{100 * rate:.0f} %", *(f"{100 * share:.1f} %" for share in shares)])
+    header = "preset | `--reject` | unknown accepted | known accepted | known accepted and right"
+    return table(header, rows) + "\n![The rate asked for and the share accepted](images/unknown.png)\n"
+
+
+def draw(results: dict[str, Any]) -> Any:
+    """The rate that was asked for against the share of unknown images accepted, and what it costs the known ones."""
+    rates = 100 * np.array(results["rates"])
+    figure, (left, right) = new_plot("--reject, %", size=(9.6, 4.2), n_panels=2)
+    left.plot([0, 100], [0, 100], color="#999999", lw=1, ls="--", label="as promised")
+    for color, (name, found) in zip((RED, BLUE), results["presets"].items(), strict=False):
+        for one in found["runs"]:
+            left.plot(rates, 100 * np.array(one["false_accepts"]), color=color, lw=0.8, alpha=0.5)
+        mean = {
+            kind: 100 * np.array(found["mean"][kind]) for kind in ("false_accepts", "known_accepted", "known_right")
+        }
+        left.plot(rates, mean["false_accepts"], color=color, marker="o", ms=4, label=f"{name}, mean")
+        right.plot(rates, mean["known_accepted"], color=color, marker="o", ms=4, label=f"{name}: accepted")
+        right.plot(rates, mean["known_right"], color=color, marker="o", ms=4, ls=":", label=f"{name}: and right")
+    left.set(xlim=(0, 92), ylim=(0, 92), ylabel="images of unknown classes accepted, %")
+    right.set(xlim=(0, 92), ylim=(0, 100), ylabel="images of known classes, %")
+    for axes in (left, right):
+        axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+EXPERIMENT = benchmark(globals(), plan=parts_over("unknown", compute, presets="preset", seeds="seed"))

@@ -1,29 +1,17 @@
 """Write the tables of results in README and docs from the records in results/: `python benchmarks/write_tables.py`."""
 
-from __future__ import annotations
-
+import importlib
 import re
 
-import tables_quality
-import tables_speed
-from tables_common import HERE, source_of
+from common import HERE
 
-from lnbnn.lab import get_experiment
-from lnbnn.lab.records import read_record
+from lnbnn.lab import EXPERIMENTS, Experiment, get_experiment
+from lnbnn.lab.records import RunRecord, read_record
 
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
-PAGES = (
-    "README.md",
-    "docs/command-line.md",
-    "docs/descriptors.md",
-    "docs/methods.md",
-    "docs/model-format.md",
-    "docs/performance.md",
-    "docs/probabilities.md",
-    "docs/reproduction.md",
-    "docs/spatial-pyramid.md",
-    "docs/unequal-classes.md",
-)
+PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (HERE / "docs").glob("*.md")))
+OF_MANY = {"presets": "caltech101", "deep": "deep"}
+"""Blocks made from several records, by a benchmark's function ``render``."""
 
 
 def main() -> None:
@@ -39,24 +27,36 @@ def fill(page: str) -> str:
 
 
 def render(name: str) -> str:
-    """The text of a block: one of BLOCKS, or the table and the picture of the experiment of that name."""
-    if name in BLOCKS:
-        return BLOCKS[name]()
-    path = HERE / "results" / f"{name}.json"
-    if not path.exists():
+    """The text of a block: the table of the experiment or benchmark of that name, its record, its picture."""
+    if name in OF_MANY:
+        text: str = importlib.import_module(OF_MANY[name]).render(read)
+        return text
+    if name == "methods":  # the same table elsewhere
+        return render("table2").partition("\n\n")[0] + "\n"
+    record = read(name)
+    if record is None:
         return ""
-    experiment = get_experiment(name)
-    picture = f"\n![{experiment.title}](../results/{name}.png)\n" if experiment.draw else ""
-    return f"{experiment.tabulate(read_record(path).results)}\n{source_of(name)}\n{picture}"
+    experiment = experiment_of(name)
+    text = experiment.tabulate(record.results)
+    seeds = ", ".join(map(str, record.seeds))
+    text += experiment.source.format(f"`{record.command}`, splits {seeds}: [record](../results/{name}.json)")
+    if name in EXPERIMENTS and experiment.draw:
+        text += f"\n![{experiment.title}](../results/{name}.png)\n"
+    return text
 
 
-def render_methods() -> str:
-    """The methods side by side, as in docs/reproduction.md."""
-    path = HERE / "results" / "table2.json"
-    return get_experiment("table2").tabulate(read_record(path).results) if path.exists() else ""
+def read(name: str) -> RunRecord | None:
+    """A record, or None where it is not there yet."""
+    path = HERE / "results" / f"{name}.json"
+    return read_record(path) if path.exists() else None
 
 
-BLOCKS = {"methods": render_methods, **tables_speed.BLOCKS, **tables_quality.BLOCKS}
+def experiment_of(name: str) -> Experiment:
+    """The experiment of the paper, or the benchmark, of this name."""
+    if name in EXPERIMENTS:
+        return get_experiment(name)
+    found: Experiment = importlib.import_module(name.replace("-", "_")).EXPERIMENT
+    return found
 
 
 if __name__ == "__main__":

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from lnbnn.lab.base import Experiment, Part
-from lnbnn.lab.lab import Lab, PartStatus
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings
+from lnbnn.lab.lab import Lab, PartStatus, of_classes
 from lnbnn.params import resolve
 
-__all__ = ["EXPERIMENTS", "Experiment", "Lab", "Part", "PartStatus", "get_experiment"]
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "Lab",
+    "Outcome",
+    "Outcomes",
+    "Part",
+    "PartStatus",
+    "Settings",
+    "get_experiment",
+    "of_classes",
+]
 
 EXPERIMENTS: dict[str, str] = {
     "table1": "lnbnn.lab.table1:EXPERIMENT",

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from lnbnn.lab.lab import Lab
 
-__all__ = ["Arrays", "Experiment", "Part", "markdown_table", "mean_sd"]
+__all__ = ["Experiment", "Outcome", "Outcomes", "Part", "Settings", "markdown_table", "mean_sd"]
 
-Arrays: TypeAlias = dict[str, NDArray[Any]]
-"""The outcome of a part: named arrays, kept in one file."""
+Settings: TypeAlias = dict[str, Any]
+"""Plain values, as JSON has them."""
+
+Outcome: TypeAlias = dict[str, Any]
+"""What a part found, kept in one file: arrays, and plain values as JSON has them."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +31,17 @@ class Part:
     kind : str
         What is computed. Two parts with one kind and the same settings are the same work, whoever asks for them.
     settings : dict
-        Plain values that the outcome depends on.
+        All that the outcome depends on.
     compute : callable
-        From a :class:`~lnbnn.lab.lab.Lab` to named arrays.
+        From a :class:`~lnbnn.lab.lab.Lab` and the settings to the outcome.
+    timed : bool, default=False
+        Whether times are measured: such an outcome is found again only with the same code, libraries and processor.
     """
 
     kind: str
-    settings: dict[str, Any]
-    compute: Callable[[Lab], Arrays]
+    settings: Settings
+    compute: Callable[[Lab, Settings], Outcome]
+    timed: bool = False
 
     @property
     def title(self) -> str:
@@ -44,38 +51,51 @@ class Part:
         return ", ".join([self.kind, *shown])
 
 
+Outcomes: TypeAlias = list[tuple[Part, Outcome]]
+"""What the parts of a plan found, in order."""
+
+
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure of the paper.
+    """One table or figure: of the paper, or a benchmark's.
 
     Parameters
     ----------
     name, title : str
     settings : dict
-        Of the full run; plain values.
-    quick : dict
-        What the quick run changes in them.
-    paper : dict
-        The paper's own figures.
+        Of the full run.
     plan : callable
         Settings to the list of parts, the ones worth having first in front.
     summarize : callable
         Settings and the outcomes of the parts, in order, to the results of the record.
     tabulate : callable
-        Results to a Markdown table, ours beside the paper's.
-    draw : str
-        The function of :mod:`lnbnn.trust.figures` that draws the results; empty for a table.
+        Results to Markdown, ours beside the paper's.
+    quick : dict
+        What the quick run changes in the settings.
+    paper : dict
+        The paper's own figures; empty for a benchmark.
+    draw : callable, optional
+        Results to a matplotlib figure.
+    dataset : str, default="caltech101"
+        The published set it needs; empty: none.
+    label : callable, optional
+        Settings to the name of the record, where that is not ``name``.
+    source : str
+        How a page names the record below the table, ``{}`` standing for it; empty: not at all.
     """
 
     name: str
     title: str
-    settings: dict[str, Any]
-    quick: dict[str, Any]
-    paper: Mapping[str, Any]
-    plan: Callable[[dict[str, Any]], list[Part]]
-    summarize: Callable[[dict[str, Any], list[tuple[Part, Arrays]]], dict[str, Any]]
+    settings: Settings
+    plan: Callable[[Settings], list[Part]]
+    summarize: Callable[[Settings, Outcomes], dict[str, Any]]
     tabulate: Callable[[dict[str, Any]], str]
-    draw: str = ""
+    quick: Settings = field(default_factory=dict)
+    paper: Mapping[str, Any] = field(default_factory=dict)
+    draw: Callable[[dict[str, Any]], Figure] | None = None
+    dataset: str = "caltech101"
+    label: Callable[[Settings], str] | None = None
+    source: str = "\n{}\n"
 
 
 def mean_sd(values: list[float]) -> str:
@@ -86,6 +106,6 @@ def mean_sd(values: list[float]) -> str:
 
 
 def markdown_table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table, one line a row."""
+    """A Markdown table, one line per row."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lnbnn.lab.base import Arrays, Experiment, Part, markdown_table
+from lnbnn.lab.axes import CURVES, new_plot, plain_log
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table
+from lnbnn.lab.inside import indexes
 from lnbnn.lab.lab import Lab
-from lnbnn.lab.parts import accuracy, full_params, truth_of
-from lnbnn.lab.timing import make_timed, read_features, timed_totals
+from lnbnn.lab.parts import accuracy, full_params, timed_totals, truth_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["EXPERIMENT"]
 
 _SPARSE = {"bin_sizes": [6, 9, 14, 21], "step_px": 8}
 
-SETTINGS: dict[str, Any] = {
+SETTINGS: Settings = {
     "n_train": 15,
     "n_test": 3,
     "seed": 0,
@@ -27,7 +31,7 @@ SETTINGS: dict[str, Any] = {
         ["nbnn", "faiss", "n_probes", [1, 2, 4]],
     ],
 }
-QUICK: dict[str, Any] = {
+QUICK: Settings = {
     "n_train": 4,
     "n_test": 2,
     "params": {"descriptor_params": _SPARSE, "scale_weight": 0.0, "query_budget": 60},
@@ -42,46 +46,36 @@ PAPER = {
 }
 
 
-def plan(settings: dict[str, Any]) -> list[Part]:
-    """One part a method and index: the index is made once for its sweep."""
+def plan(settings: Settings) -> list[Part]:
+    """One part per method and index: the index is made once for its sweep."""
     parts = []
     for method, index, knob, values in settings["sweeps"]:
         own = {key: settings[key] for key in ("n_train", "n_test", "seed")}
         own |= {"method": method, "index": index, "knob": knob, "values": values}
         own["params"] = full_params(method, {**settings["params"], "index": index})
-        parts.append(Part(f"sweep {method} {index}", own, _compute(own)))
+        parts.append(Part(f"sweep {method} {index}", own, compute))
     return parts
 
 
-def _compute(own: dict[str, Any]):  # type: ignore[no-untyped-def]
-    def compute(lab: Lab) -> Arrays:
-        """Accuracy and CPU seconds an image at each value of the knob."""
-        train, test = lab.split(own["n_train"], own["n_test"], own["seed"])
-        classifier = make_timed(own["method"], own["params"])
-        classifier.fit(train.paths, train.labels, store=lab.store, progress=lab.progress)
-        features = read_features(classifier, test.paths, lab)
-        indexes = classifier.indexes_ if own["method"] == "nbnn" else [classifier.index_]  # type: ignore[attr-defined]
-        truth = truth_of(classifier, test)
-        accuracies, seconds = [], []
-        for value in own["values"]:
-            for index in indexes:
-                setattr(index, own["knob"], value)
-            totals, times = timed_totals(classifier, features, lab, f"{own['knob']} {value}")
-            accuracies.append(accuracy(-totals, truth))
-            seconds.append(times)
-        return {"accuracy": np.array(accuracies), "image_seconds": np.array(seconds)}
-
-    return compute
+def compute(lab: Lab, settings: Settings) -> Outcome:
+    """Accuracy and CPU seconds per image at each value of the knob."""
+    train, test = lab.split_of(settings)
+    classifier = lab.fit(settings["method"], settings["params"], train, n_jobs=1)
+    accuracies, seconds = [], []
+    for value in settings["values"]:
+        for index in indexes(classifier):
+            setattr(index, settings["knob"], value)
+        totals, times = timed_totals(classifier, test.paths, lab, f"{settings['knob']} {value}")
+        accuracies.append(accuracy(-totals, truth_of(classifier, test)))
+        seconds.append(times)
+    return {"accuracy": np.array(accuracies), "image_seconds": np.array(seconds)}
 
 
-def summarize(settings: dict[str, Any], outcomes: list[tuple[Part, Arrays]]) -> dict[str, Any]:
-    """A curve a method and index: knob, accuracy, median CPU milliseconds an image."""
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    """One curve per method and index: knob, accuracy, median CPU milliseconds per image."""
     curves = [
         {
-            "method": part.settings["method"],
-            "index": part.settings["index"],
-            "knob": part.settings["knob"],
-            "values": part.settings["values"],
+            **{name: part.settings[name] for name in ("method", "index", "knob", "values")},
             "accuracy": np.round(arrays["accuracy"], 2).tolist(),
             "cpu_ms": np.round(1000 * np.median(arrays["image_seconds"], axis=1), 2).tolist(),
         }
@@ -91,7 +85,7 @@ def summarize(settings: dict[str, Any], outcomes: list[tuple[Part, Arrays]]) -> 
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """One row a point."""
+    """One row per point."""
     rows = [
         [f"`{curve['method']}`", f"`{curve['index']}`", f"{curve['knob']} {value}", f"{share:.1f}", f"{cpu_ms:.1f}"]
         for curve in results["curves"]
@@ -100,14 +94,20 @@ def tabulate(results: dict[str, Any]) -> str:
     return markdown_table(["method", "index", "knob", "accuracy, %", "CPU ms an image"], rows)
 
 
-EXPERIMENT = Experiment(
-    name="figure-computation",
-    title="Accuracy against computation, NBNN and Local NBNN",
-    settings=SETTINGS,
-    quick=QUICK,
-    paper=PAPER,
-    plan=plan,
-    summarize=summarize,
-    tabulate=tabulate,
-    draw="computation_figure",
-)
+def draw(results: dict[str, Any]) -> Figure:
+    """Accuracy against CPU time per image: a curve per method and index, a point per value of the knob."""
+    figure, axes = new_plot("CPU milliseconds per image", "mean per-class accuracy, %")
+    for curve in results["curves"]:
+        color, marker, words = CURVES[curve["method"], curve["index"]]
+        label = f"{words} ({curve['knob']})"
+        axes.plot(curve["cpu_ms"], curve["accuracy"], marker=marker, color=color, ms=5, label=label)
+        for value, x, y in zip(curve["values"], curve["cpu_ms"], curve["accuracy"], strict=True):
+            axes.annotate(str(value), (x, y), (4, -10), textcoords="offset points", fontsize=7, color=color)
+    axes.set_xscale("log")
+    plain_log(axes.xaxis)
+    axes.legend(fontsize=8, frameon=False)
+    return figure
+
+
+TITLE = "Accuracy against computation, NBNN and Local NBNN"
+EXPERIMENT = Experiment("figure-computation", TITLE, SETTINGS, plan, summarize, tabulate, QUICK, PAPER, draw)

@@ -1,28 +1,31 @@
-"""The figure on k: accuracy against the number of neighbours, from one search at the largest."""
+"""The figure on k: accuracy against the number of neighbors, from one search at the largest."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lnbnn.classifiers.local_nbnn import LocalNBNN
-from lnbnn.lab.base import Arrays, Experiment, Part, markdown_table, mean_sd
+from lnbnn.lab.axes import RED, new_plot, plain_ticks
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table, mean_sd
 from lnbnn.lab.lab import Lab
 from lnbnn.lab.parts import accuracy, full_params, truth_of
-from lnbnn.reading.extraction import features_of, map_in_order
+from lnbnn.reading.extraction import features_of
 from lnbnn.scoring import local_nbnn_updates
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["EXPERIMENT"]
 
-SETTINGS: dict[str, Any] = {
+SETTINGS: Settings = {
     "n_train": 15,
     "n_test": 15,
     "seeds": [0, 1, 2],
     "n_neighbors": [1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 400],
     "params": {"scale_weight": 0.0, "query_budget": 300, "index_params": {"n_probes": 8}},
 }
-QUICK: dict[str, Any] = {
+QUICK: Settings = {
     "n_train": 4,
     "n_test": 4,
     "seeds": [0],
@@ -32,36 +35,27 @@ QUICK: dict[str, Any] = {
 PAPER = {"best k": "about 10", "at several hundred": "back to NBNN"}
 
 
-def plan(settings: dict[str, Any]) -> list[Part]:
-    """One part a split."""
+def plan(settings: Settings) -> list[Part]:
+    """One part per split."""
     own = {key: settings[key] for key in ("n_train", "n_test", "n_neighbors")}
     own["params"] = full_params("local-nbnn", settings["params"])
-    return [Part("every-k", own | {"seed": seed}, _compute(seed, settings)) for seed in settings["seeds"]]
+    return [Part("every-k", own | {"seed": seed}, compute) for seed in settings["seeds"]]
 
 
-def _compute(seed: int, settings: dict[str, Any]):  # type: ignore[no-untyped-def]
-    def compute(lab: Lab) -> Arrays:
-        """Totals of the test images for every k."""
-        train, test = lab.split(settings["n_train"], settings["n_test"], seed)
-        largest = max(settings["n_neighbors"])
-        classifier = LocalNBNN(largest, **settings["params"], n_jobs=lab.n_jobs)
-        classifier.fit(train.paths, train.labels, store=lab.store, progress=lab.progress)
-        n_classes = len(classifier.classes_)
+def compute(lab: Lab, settings: Settings) -> Outcome:
+    """Totals of the test images for every k."""
+    train, test = lab.split_of(settings)
+    classifier = lab.fit("local-nbnn", settings["params"], train, n_neighbors=max(settings["n_neighbors"]))
+    n_classes = len(classifier.classes_)
 
-        def work(path: str) -> list[np.ndarray]:
-            distances, labels = classifier.neighbors(features_of(path, classifier.descriptor_, lab.store))
-            return [local_nbnn_updates(distances, labels, k).totals(n_classes) for k in settings["n_neighbors"]]
+    def work(path: str) -> list[np.ndarray]:
+        distances, labels = classifier.neighbors(features_of(path, classifier.descriptor_, lab.store))
+        return [local_nbnn_updates(distances, labels, k).totals(n_classes) for k in settings["n_neighbors"]]
 
-        found = []
-        for totals in map_in_order(work, test.paths, lab.n_jobs):
-            found.append(totals)
-            lab.progress("classifying", len(found), len(test))
-        return {"truth": truth_of(classifier, test), "totals": np.array(found, dtype=np.float32)}
-
-    return compute
+    return {"truth": truth_of(classifier, test), "totals": np.array(lab.ask(work, test.paths), dtype=np.float32)}
 
 
-def summarize(settings: dict[str, Any], outcomes: list[tuple[Part, Arrays]]) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     """The accuracy of each split at every k, and the k with the best mean."""
     curves = {
         str(k): [accuracy(-arrays["totals"][:, place], arrays["truth"]) for _, arrays in outcomes]
@@ -72,19 +66,28 @@ def summarize(settings: dict[str, Any], outcomes: list[tuple[Part, Arrays]]) -> 
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """One column a k."""
+    """One column per k."""
     curves = results["accuracy"]
     return markdown_table(["k", *curves], [["accuracy, %", *(mean_sd(values) for values in curves.values())]])
 
 
-EXPERIMENT = Experiment(
-    name="figure-k",
-    title="Accuracy against k",
-    settings=SETTINGS,
-    quick=QUICK,
-    paper=PAPER,
-    plan=plan,
-    summarize=summarize,
-    tabulate=tabulate,
-    draw="k_figure",
-)
+def draw(results: dict[str, Any]) -> Figure:
+    """Accuracy against k: the mean over the splits and one standard deviation."""
+    figure, axes = new_plot("k, neighbors retrieved from the merged index", "mean per-class accuracy, %")
+    ks = np.array([int(k) for k in results["accuracy"]])
+    values = [np.asarray(splits) for splits in results["accuracy"].values()]
+    means = np.array([splits.mean() for splits in values])
+    axes.plot(ks, means, "o-", color=RED, ms=4)
+    if len(values[0]) > 1:
+        spread = np.array([splits.std(ddof=1) for splits in values])
+        axes.fill_between(ks, means - spread, means + spread, color=RED, alpha=0.15, lw=0)
+    best = results["best_k"]
+    axes.axvline(best, color="#999999", lw=0.8, ls=":")
+    axes.annotate(f"best: k = {best}", (best, means.max()), (6, 6), textcoords="offset points", fontsize=9)
+    axes.margins(y=0.15)
+    axes.set_xscale("log")
+    plain_ticks(axes, ks)
+    return figure
+
+
+EXPERIMENT = Experiment("figure-k", "Accuracy against k", SETTINGS, plan, summarize, tabulate, QUICK, PAPER, draw)

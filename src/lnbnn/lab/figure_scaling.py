@@ -1,23 +1,25 @@
-"""The figure on scaling: time an image against the number of classes."""
+"""The figure on scaling: time per image against the number of classes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.data.folder import LabelledImages
-from lnbnn.lab.base import Arrays, Experiment, Part, markdown_table
-from lnbnn.lab.lab import Lab
-from lnbnn.lab.parts import full_params
-from lnbnn.lab.timing import make_timed, read_features, timed_totals
+from lnbnn.lab.axes import CURVES, new_plot, plain_log, plain_ticks
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table
+from lnbnn.lab.lab import Lab, of_classes
+from lnbnn.lab.parts import full_params, timed_totals
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["EXPERIMENT"]
 
 _SPARSE = {"bin_sizes": [6, 9, 14, 21], "step_px": 8}
 
-SETTINGS: dict[str, Any] = {
+SETTINGS: Settings = {
     "n_train": 15,
     "n_test": 12,
     "seed": 0,
@@ -29,7 +31,7 @@ SETTINGS: dict[str, Any] = {
         ["nbnn", "flann", {"checks": 128}],
     ],
 }
-QUICK: dict[str, Any] = {
+QUICK: Settings = {
     "n_train": 4,
     "n_test": 4,
     "n_classes": [2, 4, 6],
@@ -38,42 +40,32 @@ QUICK: dict[str, Any] = {
 PAPER = {"ratio at 256 classes": "100", "nbnn": "linear", "local-nbnn": "logarithmic"}
 
 
-def plan(settings: dict[str, Any]) -> list[Part]:
-    """One part a method and index."""
+def plan(settings: Settings) -> list[Part]:
+    """One part per method and index."""
     parts = []
     for method, index, index_params in settings["runs"]:
         own = {key: settings[key] for key in ("n_train", "n_test", "seed", "n_classes")}
         own |= {"method": method, "index": index, "index_params": index_params}
         own["params"] = full_params(method, {**settings["params"], "index": index, "index_params": index_params})
-        parts.append(Part(f"classes {method} {index}", own, _compute(own)))
+        parts.append(Part(f"classes {method} {index}", own, compute))
     return parts
 
 
-def _compute(own: dict[str, Any]):  # type: ignore[no-untyped-def]
-    def compute(lab: Lab) -> Arrays:
-        """CPU seconds of each query image; the same images, of the first two classes, at every number of classes."""
-        train, test = lab.split(own["n_train"], own["n_test"], own["seed"])
-        order = np.random.default_rng(own["seed"]).permutation(sorted(set(train.labels))).tolist()
-        counts = [n for n in own["n_classes"] if n <= len(order)]
-        queries = _of_classes(test, order[:2])
-        seconds = []
-        for n_classes in counts:
-            some = _of_classes(train, order[:n_classes])
-            classifier = make_timed(own["method"], own["params"])
-            classifier.fit(some.paths, some.labels, store=lab.store, progress=lab.progress)
-            features = read_features(classifier, queries.paths, lab)
-            seconds.append(timed_totals(classifier, features, lab, f"{n_classes} classes")[1])
-        return {"n_classes": np.array(counts), "image_seconds": np.array(seconds)}
-
-    return compute
+def compute(lab: Lab, settings: Settings) -> Outcome:
+    """CPU seconds of each query image; the same images, of the first two classes, at every number of classes."""
+    train, test = lab.split_of(settings)
+    order = lab.shuffled_classes(settings["seed"])
+    counts = [n for n in settings["n_classes"] if n <= len(order)]
+    queries = of_classes(test, order[:2])
+    seconds = []
+    for n_classes in counts:
+        some = of_classes(train, order[:n_classes])
+        classifier = lab.fit(settings["method"], settings["params"], some, n_jobs=1)
+        seconds.append(timed_totals(classifier, queries.paths, lab, f"{n_classes} classes")[1])
+    return {"n_classes": np.array(counts), "image_seconds": np.array(seconds)}
 
 
-def _of_classes(images: LabelledImages, classes: list[str]) -> LabelledImages:
-    kept = [place for place, label in enumerate(images.labels) if label in set(classes)]
-    return LabelledImages(tuple(images.paths[i] for i in kept), tuple(images.labels[i] for i in kept))
-
-
-def summarize(settings: dict[str, Any], outcomes: list[tuple[Part, Arrays]]) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     """Median CPU milliseconds at each number of classes, how they grow, and the ratio at the right end."""
     curves = []
     for part, arrays in outcomes:
@@ -81,9 +73,7 @@ def summarize(settings: dict[str, Any], outcomes: list[tuple[Part, Arrays]]) -> 
         cpu_ms = 1000 * np.median(arrays["image_seconds"], axis=1)
         curves.append(
             {
-                "method": part.settings["method"],
-                "index": part.settings["index"],
-                "index_params": part.settings["index_params"],
+                **{name: part.settings[name] for name in ("method", "index", "index_params")},
                 "n_classes": [int(n) for n in n_classes],
                 "cpu_ms": np.round(cpu_ms, 3).tolist(),
                 **growth(n_classes, cpu_ms),
@@ -113,31 +103,31 @@ def growth(n_classes: NDArray[np.float64], cpu_ms: NDArray[np.float64]) -> dict[
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """One row a method and index."""
+    """One row per method and index."""
     curves = results["curves"]
-    header = [
-        "method",
-        "index",
-        *(f"{n} classes" for n in curves[0]["n_classes"]),
-        "grows as n^p, p",
-        "times NBNN's speed",
-    ]
+    counts = [f"{n} classes" for n in curves[0]["n_classes"]]
     rows = []
     for curve in curves:
         ratio = results["nbnn_to_local_at_the_right_end"].get(f"{curve['method']} {curve['index']}", "")
         times = [f"{ms:.1f} ms" for ms in curve["cpu_ms"]]
         rows.append([f"`{curve['method']}`", f"`{curve['index']}`", *times, f"{curve['exponent']:.2f}", str(ratio)])
-    return markdown_table(header, rows)
+    return markdown_table(["method", "index", *counts, "grows as n^p, p", "times NBNN's speed"], rows)
 
 
-EXPERIMENT = Experiment(
-    name="figure-scaling",
-    title="CPU time an image against the number of classes",
-    settings=SETTINGS,
-    quick=QUICK,
-    paper=PAPER,
-    plan=plan,
-    summarize=summarize,
-    tabulate=tabulate,
-    draw="scaling_figure",
-)
+def draw(results: dict[str, Any]) -> Figure:
+    """CPU time per image against the number of classes, with the exponent of each curve's growth."""
+    figure, axes = new_plot("number of classes", "CPU milliseconds per image")
+    for curve in results["curves"]:
+        color, marker, words = CURVES[curve["method"], curve["index"]]
+        label = f"{words}: grows as n^{curve['exponent']:.2f}"
+        axes.plot(curve["n_classes"], curve["cpu_ms"], marker=marker, color=color, ms=5, label=label)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    plain_log(axes.yaxis)
+    plain_ticks(axes, np.array(results["curves"][0]["n_classes"]))
+    axes.legend(fontsize=8, frameon=False)
+    return figure
+
+
+TITLE = "CPU time an image against the number of classes"
+EXPERIMENT = Experiment("figure-scaling", TITLE, SETTINGS, plan, summarize, tabulate, QUICK, PAPER, draw)

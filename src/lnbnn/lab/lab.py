@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
+from lnbnn.descriptors import DESCRIPTORS
 from lnbnn.errors import InvalidInputError
 from lnbnn.files.atomic import atomic_path
-from lnbnn.lab.base import Arrays, Experiment, Part
-from lnbnn.lab.records import RunRecord, make_record
-from lnbnn.reading.extraction import Progress, no_progress
+from lnbnn.lab.base import Experiment, Outcome, Part, Settings
+from lnbnn.lab.records import RunRecord, cpu_name, make_record, versions
+from lnbnn.params import resolve
+from lnbnn.reading.extraction import Progress, map_in_order, no_progress
 from lnbnn.reading.store import FeatureStore
 from lnbnn.version import __version__
 
-__all__ = ["Lab", "PartStatus"]
+__all__ = ["Lab", "PartStatus", "of_classes"]
+
+_FIRST_VERSIONS = {"dense-sift": 2}
+"""Versions of descriptors, where not 1, that stand in no key: those of the first parts ever kept."""
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,12 @@ class PartStatus:
     kept: bool
     seconds: float
     seconds_left: float
+
+    def __str__(self) -> str:
+        what = "kept" if self.kept else f"{self.seconds:.0f} s"
+        left = self.seconds_left
+        rest = f"; about {f'{left:.0f} s' if left < 90 else f'{left / 60:.0f} min'} left" if left else ""
+        return f"[{self.number}/{self.total}] {self.part.title}: {what}{rest}"
 
 
 class Lab:
@@ -70,61 +86,117 @@ class Lab:
         self.store = FeatureStore(self.runs / "features")
         (self.runs / "parts").mkdir(exist_ok=True)
 
+    # ---- what parts are computed with ---------------------------------------------------------------------------
+
     def split(self, n_train: int, n_test: int, seed: int) -> tuple[LabelledImages, LabelledImages]:
         """Training and test images of a seed; the first ``n_train`` and the next ``n_test`` of a class's own order."""
         return split_images(self.data, n_train=n_train, n_test=n_test, seed=seed)
 
-    def get(self, part: Part) -> Arrays:
+    def split_of(
+        self, settings: Settings, classes: Iterable[str] | None = None
+    ) -> tuple[LabelledImages, LabelledImages]:
+        """The split of a part, by its settings ``n_train``, ``n_test`` and ``seed``: of all classes, or of these."""
+        data = self.data if classes is None else of_classes(self.data, classes)
+        return split_images(data, n_train=settings["n_train"], n_test=settings["n_test"], seed=settings["seed"])
+
+    def shuffled_classes(self, seed: int) -> list[str]:
+        """The classes in the order of a seed."""
+        order: list[str] = np.random.default_rng(seed).permutation(sorted(set(self.data.labels))).tolist()
+        return order
+
+    def fit(
+        self, method: str, params: Settings, images: LabelledImages, *, keep_features: bool = True, **changes: Any
+    ) -> Any:
+        """A method fitted to images. ``changes`` are of the parameters."""
+        classifier = resolve(CLASSIFIERS, method, "method")(**{**params, "n_jobs": self.n_jobs, **changes})
+        store = self.store if keep_features else None
+        return classifier.fit(images.paths, images.labels, store=store, progress=self.progress)
+
+    def ask(self, work: Callable[[_Item], Any], items: Sequence[_Item]) -> list[Any]:
+        """``work`` for each query image, side by side, with progress."""
+        found = []
+        for one in map_in_order(work, items, self.n_jobs):
+            found.append(one)
+            self.progress("classifying", len(found), len(items))
+        return found
+
+    # ---- parts --------------------------------------------------------------------------------------------------
+
+    def get(self, part: Part, *, again: bool = False) -> Outcome:
         """The outcome of a part: read from the run folder, or computed and put there."""
-        path = self._path(part)
-        found = _read(path)
+        path = self.path(part)
+        found = None if again else _read(path)
         if found is None:
             wall, cpu = time.perf_counter(), time.process_time()
-            found = dict(part.compute(self))
-            found["seconds"] = np.array(time.perf_counter() - wall)
-            found["cpu_seconds"] = np.array(time.process_time() - cpu)
-            found["peak_mib"] = np.array(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+            outcome = part.compute(self, part.settings)
+            arrays = {name: value for name, value in outcome.items() if isinstance(value, np.ndarray)}
+            if values := {name: value for name, value in outcome.items() if name not in arrays}:
+                arrays["values"] = np.array(json.dumps(values))
+            arrays["seconds"] = np.array(time.perf_counter() - wall)
+            arrays["cpu_seconds"] = np.array(time.process_time() - cpu)
+            arrays["peak_mib"] = np.array(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
             with atomic_path(path) as partial, open(partial, "wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **found)
+                np.savez_compressed(file, allow_pickle=False, **arrays)
+            found = _unpacked(arrays)
         return found
 
     def is_finished(self, part: Part) -> bool:
         """Whether the outcome of a part is in the run folder, whole."""
-        return _read(self._path(part)) is not None
+        return _read(self.path(part)) is not None
+
+    def path(self, part: Part) -> Path:
+        """The file of a part's outcome, named by all that it depends on; without suffix: a folder of its own."""
+        key = [__version__, self.dataset, len(self.data), part.kind, part.settings, *_newer_descriptors(part.settings)]
+        if part.timed:
+            key.append([versions(), cpu_name(), _code_digest()])
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
+        name = part.title.replace(", ", "-").replace(" ", "-")
+        return self.runs / "parts" / f"{name}-{digest}.npz"
+
+    # ---- experiments --------------------------------------------------------------------------------------------
 
     def run(
         self,
         experiment: Experiment,
-        settings: dict[str, Any],
+        settings: Settings,
         *,
         command: str,
         name: str = "",
         finished: bool = False,
+        again: bool = False,
         on_part: Callable[[PartStatus], None] = lambda status: None,
     ) -> RunRecord:
-        """Do an experiment, part by part, and make its record; if ``finished``, of the parts that are done already."""
+        """Do an experiment, part by part, and make its record.
+
+        Parameters
+        ----------
+        finished : bool, default=False
+            Do no work: the record is of the parts that are done.
+        again : bool, default=False
+            Compute every part, whether it is done or not.
+        """
         parts = experiment.plan(settings)
         if finished:
             parts = [part for part in parts if self.is_finished(part)]
             if not parts:
                 raise InvalidInputError(f"no part of {experiment.name} is finished in {self.runs}; run it first.")
-        waiting = {part.kind: 0 for part in parts}
-        for part in parts:
-            waiting[part.kind] += not self._path(part).exists()
+        kept = [self.path(part).exists() and not again for part in parts]
         times: dict[str, list[float]] = {}
         outcomes = []
-        for number, part in enumerate(parts, 1):
-            kept = self._path(part).exists()
-            outcome = self.get(part)
+        for place, part in enumerate(parts):
+            outcome = self.get(part, again=again)
             outcomes.append((part, outcome))
             seconds = float(outcome["seconds"])
-            if not kept:
-                waiting[part.kind] -= 1
+            if not kept[place]:
                 times.setdefault(part.kind, []).append(seconds)
-            on_part(PartStatus(part, number, len(parts), kept, seconds, _seconds_left(waiting, times)))
+            waiting = [
+                other.kind for other, done in zip(parts[place + 1 :], kept[place + 1 :], strict=True) if not done
+            ]
+            on_part(PartStatus(part, place + 1, len(parts), kept[place], seconds, _seconds_of(waiting, times)))
         results = experiment.summarize(settings, outcomes)
-        results["splits"] = self._describe_splits(parts)
-        results["peak_memory_mib"] = round(max(float(outcome["peak_mib"]) for _, outcome in outcomes))
+        if experiment.paper:
+            results["splits"] = self._describe_splits(parts)
+            results["peak_memory_mib"] = round(max(float(outcome["peak_mib"]) for _, outcome in outcomes))
         return make_record(
             name or experiment.name,
             command,
@@ -153,22 +225,57 @@ class Lab:
             found[place.stem] = hashlib.sha256(text.encode()).hexdigest()[:16]
         return found
 
-    def _path(self, part: Part) -> Path:
-        key = json.dumps([__version__, self.dataset, len(self.data), part.kind, part.settings], sort_keys=True)
-        name = part.title.replace(", ", "-").replace(" ", "-")
-        return self.runs / "parts" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.npz"
+
+def of_classes(images: LabelledImages, classes: Iterable[str]) -> LabelledImages:
+    """The images of these classes, in their order."""
+    chosen = set(classes)
+    kept = [place for place, label in enumerate(images.labels) if label in chosen]
+    return LabelledImages(tuple(images.paths[i] for i in kept), tuple(images.labels[i] for i in kept))
 
 
-def _read(path: Path) -> Arrays | None:
+def _read(path: Path) -> Outcome | None:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
+            return _unpacked(dict(arrays))
     except Exception:  # zipfile and NumPy raise many types on a damaged file; each means that the part is not done
         return None
 
 
-def _seconds_left(waiting: dict[str, int], times: dict[str, list[float]]) -> float:
+def _unpacked(arrays: dict[str, NDArray[Any]]) -> Outcome:
+    values = json.loads(str(arrays.pop("values"))) if "values" in arrays else {}
+    return {**arrays, **values}
+
+
+def _newer_descriptors(settings: Settings) -> list[dict[str, int]]:
+    """The versions of the descriptors named in settings that are newer than the first."""
+    found = {}
+    for name in sorted(set(_descriptors(settings))):
+        version = resolve(DESCRIPTORS, name, "descriptor").version
+        if version != _FIRST_VERSIONS.get(name, 1):
+            found[name] = version
+    return [found] if found else []
+
+
+def _descriptors(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("descriptor"), str):
+            yield value["descriptor"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for entry in value:
+            yield from _descriptors(entry)
+
+
+@functools.cache
+def _code_digest() -> str:
+    """Of all modules of this package."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _seconds_of(waiting: list[str], times: dict[str, list[float]]) -> float:
+    """What parts of these kinds may take, by those that were done."""
     every = [value for values in times.values() for value in values]
-    if not every:
-        return 0.0
-    return sum(n * float(np.mean(times.get(kind, every))) for kind, n in waiting.items())
+    return sum(float(np.mean(times.get(kind, every))) for kind in waiting) if every else 0.0

@@ -21,7 +21,7 @@ from lnbnn.escaping import json_text
 from lnbnn.files.atomic import atomic_path
 from lnbnn.version import __version__
 
-__all__ = ["RunRecord", "make_record", "read_record", "results_digest", "write_record"]
+__all__ = ["RunRecord", "cpu_name", "make_record", "read_record", "results_digest", "versions", "write_record"]
 
 _PACKAGES = ("numpy", "faiss-cpu", "numba", "opencv-python-headless", "scikit-learn", "pillow")
 
@@ -46,11 +46,15 @@ def make_record(
     name: str, command: str, *, settings: dict[str, Any], seeds: list[int], results: dict[str, Any], seconds: float
 ) -> RunRecord:
     """A record of a run that just ended, with this machine, these versions and this commit filled in."""
-    versions = {"lnbnn": __version__, "python": platform.python_version()}
-    versions |= {package: metadata.version(package) for package in _PACKAGES}
-    machine = {"cpu": _cpu_name(), "cores": os.cpu_count(), "memory_gib": _memory_gib(), "system": platform.system()}
+    machine = {"cpu": cpu_name(), "cores": os.cpu_count(), "memory_gib": _memory_gib(), "system": platform.system()}
     date = datetime.now(UTC).date().isoformat()
-    return RunRecord(name, command, settings, seeds, results, round(seconds, 1), _commit(), date, versions, machine)
+    return RunRecord(name, command, settings, seeds, results, round(seconds, 1), _commit(), date, versions(), machine)
+
+
+def versions() -> dict[str, str]:
+    """Of this package, of Python and of the libraries that results depend on."""
+    own = {"lnbnn": __version__, "python": platform.python_version()}
+    return own | {package: metadata.version(package) for package in _PACKAGES}
 
 
 def write_record(path: str | os.PathLike[str], record: RunRecord) -> None:
@@ -88,7 +92,8 @@ def _commit() -> str:
         return "unknown"
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """The processor, as the system calls it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

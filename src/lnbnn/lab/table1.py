@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from lnbnn.classifiers.nbnn import LogOddsNBNN
-from lnbnn.lab.base import Arrays, Experiment, Part, markdown_table, mean_sd
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table, mean_sd
 from lnbnn.lab.lab import Lab
 from lnbnn.lab.parts import accuracy, full_params, truth_of
-from lnbnn.reading.extraction import features_of, map_in_order
+from lnbnn.reading.extraction import features_of
 from lnbnn.scoring import nbnn_updates
 
 __all__ = ["EXPERIMENT"]
 
 _FORMS = ("nbnn", "all", "positive")
 
-SETTINGS: dict[str, Any] = {
+SETTINGS: Settings = {
     "n_train": 15,
     "n_test": 15,
     "seeds": [0, 1, 2],
@@ -28,7 +27,7 @@ SETTINGS: dict[str, Any] = {
         "index_params": {"form": "ivf-4bit", "n_lists": 64, "n_probes": 2},
     },
 }
-QUICK: dict[str, Any] = {
+QUICK: Settings = {
     "n_train": 4,
     "n_test": 4,
     "seeds": [0, 1],
@@ -37,43 +36,35 @@ QUICK: dict[str, Any] = {
 PAPER = {"all": ("101", "55.2 ± 0.97"), "positive": ("55.0", "55.6 ± 1.17")}
 
 
-def plan(settings: dict[str, Any]) -> list[Part]:
-    """One part a split."""
+def plan(settings: Settings) -> list[Part]:
+    """One part per split."""
     own = {"n_train": settings["n_train"], "n_test": settings["n_test"]}
     own["params"] = full_params("nbnn-log-odds", settings["params"])
-    return [Part("log-odds", own | {"seed": seed}, _compute(seed, settings)) for seed in settings["seeds"]]
+    return [Part("log-odds", own | {"seed": seed}, compute) for seed in settings["seeds"]]
 
 
-def _compute(seed: int, settings: dict[str, Any]):  # type: ignore[no-untyped-def]
-    def compute(lab: Lab) -> Arrays:
-        """NBNN, all increments, and the positive ones, from the same searches."""
-        train, test = lab.split(settings["n_train"], settings["n_test"], seed)
-        classifier = LogOddsNBNN(**settings["params"], n_jobs=lab.n_jobs)
-        classifier.fit(train.paths, train.labels, store=lab.store, progress=lab.progress)
-        n_classes = len(classifier.classes_)
+def compute(lab: Lab, settings: Settings) -> Outcome:
+    """NBNN, all increments, and the positive ones, from the same searches."""
+    train, test = lab.split_of(settings)
+    classifier = lab.fit("nbnn-log-odds", settings["params"], train)
+    n_classes = len(classifier.classes_)
 
-        def work(path: str) -> tuple[list[np.ndarray], list[float]]:
-            distances = classifier.class_distances(features_of(path, classifier.descriptor_, lab.store))
-            both = [classifier.increments(distances, positive_only=positive) for positive in (False, True)]
-            totals = [nbnn_updates(distances).totals(n_classes), *(updates.totals(n_classes) for updates in both)]
-            return totals, [updates.n_increments for updates in both]
+    def work(path: str) -> tuple[list[np.ndarray], list[float]]:
+        distances = classifier.class_distances(features_of(path, classifier.descriptor_, lab.store))
+        both = [classifier.increments(distances, positive_only=positive) for positive in (False, True)]
+        totals = [nbnn_updates(distances).totals(n_classes), *(updates.totals(n_classes) for updates in both)]
+        return totals, [updates.n_increments for updates in both]
 
-        found = []
-        for answer in map_in_order(work, test.paths, lab.n_jobs):
-            found.append(answer)
-            lab.progress("classifying", len(found), len(test))
-        totals = np.array([entry[0] for entry in found], dtype=np.float32)
-        return {
-            "truth": truth_of(classifier, test),
-            **{name: totals[:, place] for place, name in enumerate(_FORMS)},
-            "increments": np.array([entry[1] for entry in found]).mean(axis=0),
-        }
-
-    return compute
+    totals, increments = zip(*lab.ask(work, test.paths), strict=True)
+    return {
+        "truth": truth_of(classifier, test),
+        **dict(zip(_FORMS, np.array(totals, dtype=np.float32).swapaxes(0, 1), strict=True)),
+        "increments": np.array(increments).mean(axis=0),
+    }
 
 
-def summarize(settings: dict[str, Any], outcomes: list[tuple[Part, Arrays]]) -> dict[str, Any]:
-    """Accuracies of each split and the mean number of increments a descriptor."""
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+    """Accuracies of each split and the mean number of increments per descriptor."""
     results: dict[str, Any] = {
         "accuracy": {name: [accuracy(-arrays[name], arrays["truth"]) for _, arrays in outcomes] for name in _FORMS}
     }
@@ -88,29 +79,14 @@ def summarize(settings: dict[str, Any], outcomes: list[tuple[Part, Arrays]]) -> 
 
 def tabulate(results: dict[str, Any]) -> str:
     """Two rows, as in the paper."""
-    names = {"all": "full NBNN", "positive": "positive increments only"}
-    return markdown_table(
-        ["method", "increments a descriptor, ours", "the paper's", "accuracy, ours, %", "the paper's"],
-        [
-            [
-                title,
-                str(results["increments"][name]),
-                PAPER[name][0],
-                mean_sd(results["accuracy"][name]),
-                PAPER[name][1],
-            ]
-            for name, title in names.items()
-        ],
-    )
+    rows = []
+    for name, title in (("all", "full NBNN"), ("positive", "positive increments only")):
+        increments, share = PAPER[name]
+        ours = mean_sd(results["accuracy"][name])
+        rows.append([title, str(results["increments"][name]), increments, ours, share])
+    header = ["method", "increments a descriptor, ours", "the paper's", "accuracy, ours, %", "the paper's"]
+    return markdown_table(header, rows)
 
 
-EXPERIMENT = Experiment(
-    name="table1",
-    title="Full NBNN against positive increments only, images of 128 pixels",
-    settings=SETTINGS,
-    quick=QUICK,
-    paper=PAPER,
-    plan=plan,
-    summarize=summarize,
-    tabulate=tabulate,
-)
+TITLE = "Full NBNN against positive increments only, images of 128 pixels"
+EXPERIMENT = Experiment("table1", TITLE, SETTINGS, plan, summarize, tabulate, QUICK, PAPER)

@@ -1,4 +1,4 @@
-"""Table 2: every method of the comparison on one feature set, 15 and 30 training images a class."""
+"""Table 2: every method of the comparison on one feature set, 15 and 30 training images per class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.lab.base import Arrays, Experiment, Part, markdown_table, mean_sd
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table, mean_sd
 from lnbnn.lab.parts import accuracy, kernel_part, per_class, responses_part, scores_part
 
 __all__ = ["EXPERIMENT"]
@@ -20,7 +20,7 @@ _NBNN_INDEX = {"form": "ivf-4bit", "n_lists": 128, "n_probes": 2}
 
 _LOCAL_NBNN = {"query_budget": 500, "index_params": {"n_probes": 32}}
 
-SETTINGS: dict[str, Any] = {
+SETTINGS: Settings = {
     "n_train": [15, 30],
     "n_test": 15,
     "seeds": [0, 1, 2, 3, 4],
@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {
     "kernels": _KERNELS,
 }
 
-QUICK: dict[str, Any] = {
+QUICK: Settings = {
     "n_train": [3, 5],
     "n_test": 3,
     "seeds": [0],
@@ -50,37 +50,22 @@ QUICK: dict[str, Any] = {
     "kernels": _KERNELS,
 }
 
-PAPER = {  # mean and standard deviation, as printed; the paper's methods ignore the sizes of patches
-    "15": {
-        "nbnn": "63.2 ± 0.9",
-        "local-nbnn": "66.1 ± 1.1",
-        "local-nbnn, sizes ignored": "66.1 ± 1.1",
-        "spm-hard": "62.5 ± 0.9",
-        "spm-soft": "68.6 ± 0.7",
-        "nbnn-kernel, svm": "61.3 ± 0.2 (cited)",
-        "nbnn-kernel": "",
-        "local-nbnn-kernel, svm": "suggested only",
-        "local-nbnn-kernel, svm, sizes ignored": "suggested only",
-        "local-nbnn-kernel": "",
-        "local-nbnn-kernel, sizes ignored": "",
-    },
-    "30": {
-        "nbnn": "70.3 ± 0.6",
-        "local-nbnn": "71.9 ± 0.6",
-        "local-nbnn, sizes ignored": "71.9 ± 0.6",
-        "spm-hard": "66.3 ± 2.6",
-        "spm-soft": "76.0 ± 0.9",
-        "nbnn-kernel, svm": "69.6 ± 0.9 (cited)",
-        "nbnn-kernel": "",
-        "local-nbnn-kernel, svm": "suggested only",
-        "local-nbnn-kernel, svm, sizes ignored": "suggested only",
-        "local-nbnn-kernel": "",
-        "local-nbnn-kernel, sizes ignored": "",
-    },
+PAPER = {  # at 15 and 30 images, as printed; the paper's methods ignore the sizes of patches
+    "nbnn": ("63.2 ± 0.9", "70.3 ± 0.6"),
+    "local-nbnn": ("66.1 ± 1.1", "71.9 ± 0.6"),
+    "local-nbnn, sizes ignored": ("66.1 ± 1.1", "71.9 ± 0.6"),
+    "spm-hard": ("62.5 ± 0.9", "66.3 ± 2.6"),
+    "spm-soft": ("68.6 ± 0.7", "76.0 ± 0.9"),
+    "nbnn-kernel, svm": ("61.3 ± 0.2 (cited)", "69.6 ± 0.9 (cited)"),
+    "nbnn-kernel": ("", ""),
+    "local-nbnn-kernel, svm": ("suggested only", "suggested only"),
+    "local-nbnn-kernel, svm, sizes ignored": ("suggested only", "suggested only"),
+    "local-nbnn-kernel": ("", ""),
+    "local-nbnn-kernel, sizes ignored": ("", ""),
 }
 
 
-def plan(settings: dict[str, Any]) -> list[Part]:
+def plan(settings: Settings) -> list[Part]:
     """Split by split, so that a run that is stopped has whole splits; the slow methods come last."""
     parts = []
     slow = [row for row in settings["params"] if row.startswith("nbnn")]
@@ -100,7 +85,7 @@ def plan(settings: dict[str, Any]) -> list[Part]:
     return parts
 
 
-def summarize(settings: dict[str, Any], outcomes: list[tuple[Part, Arrays]]) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     """By number of training images and method: the accuracy of each split, their mean, and the classes'."""
     columns: dict[str, dict[str, Any]] = {}
     for part, arrays in outcomes:
@@ -122,7 +107,7 @@ def _row_of(part: Part) -> str:
     return part.kind.removesuffix("-responses") + ", svm" * is_svm + ", sizes ignored" * ignores_sizes
 
 
-def _add(rows: dict[str, Any], method: str, seed: int, scores: NDArray[Any], arrays: Arrays) -> None:
+def _add(rows: dict[str, Any], method: str, seed: int, scores: NDArray[Any], arrays: Outcome) -> None:
     row = rows.setdefault(method, {"seeds": [], "accuracy": [], "per_class": [], "seconds": []})
     row["seeds"].append(seed)
     row["accuracy"].append(accuracy(scores, arrays["truth"]))
@@ -131,30 +116,24 @@ def _add(rows: dict[str, Any], method: str, seed: int, scores: NDArray[Any], arr
 
 
 def tabulate(results: dict[str, Any]) -> str:
-    """One row a method; ours, the number of splits, and the paper's, for each number of training images."""
+    """One row per method; ours, the number of splits, and the paper's, for each number of training images."""
     columns = results["columns"]
     header = ["method"]
     for n_train in columns:
         header += [f"ours, {n_train} images", "splits", "the paper's"]
-    methods = [method for method in PAPER["15"] if any(method in rows for rows in columns.values())]
     table = []
-    for method in methods:
+    for method, printed in PAPER.items():
+        if not any(method in rows for rows in columns.values()):
+            continue
         line = [f"`{method}`"]
         for n_train, rows in columns.items():
-            row = rows.get(method)
-            paper = PAPER.get(n_train, {}).get(method, "")
-            line += [mean_sd(row["accuracy"]), str(len(row["accuracy"])), paper] if row else ["", "", paper]
+            ours = (
+                [mean_sd(rows[method]["accuracy"]), str(len(rows[method]["accuracy"]))] if method in rows else ["", ""]
+            )
+            line += [*ours, dict(zip(("15", "30"), printed, strict=True)).get(n_train, "")]
         table.append(line)
     return markdown_table(header, table)
 
 
-EXPERIMENT = Experiment(
-    name="table2",
-    title="Every method on the same features, mean per-class accuracy in %",
-    settings=SETTINGS,
-    quick=QUICK,
-    paper=PAPER,
-    plan=plan,
-    summarize=summarize,
-    tabulate=tabulate,
-)
+TITLE = "Every method on the same features, mean per-class accuracy in %"
+EXPERIMENT = Experiment("table2", TITLE, SETTINGS, plan, summarize, tabulate, QUICK, PAPER)

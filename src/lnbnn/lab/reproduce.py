@@ -1,0 +1,115 @@
+"""An experiment from raw images to its record and picture: what ``lnbnn reproduce`` and the benchmarks run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from lnbnn.data import DATASETS
+from lnbnn.data.folder import LabelledImages, scan_folder
+from lnbnn.data.published import load_set
+from lnbnn.data.toy import write_toy_set
+from lnbnn.errors import DatasetError, InvalidInputError
+from lnbnn.lab.base import Experiment, Settings
+from lnbnn.lab.lab import Lab, PartStatus, of_classes
+from lnbnn.lab.records import RunRecord, results_digest, write_record
+from lnbnn.params import resolve
+
+__all__ = ["Reproduced", "chosen_settings", "find_images", "reproduce", "start_in_background"]
+
+_QUICK_CLASSES = 6
+
+
+class Reproduced(NamedTuple):
+    """What an experiment left: its record, the record's file, and that of the picture."""
+
+    record: RunRecord
+    path: Path
+    picture: Path | None
+
+
+def chosen_settings(
+    experiment: Experiment, *, splits: int | None = None, train: int | None = None, quick: bool = False
+) -> Settings:
+    """The settings of the full or the quick run; of the first seeds alone, of one number of training images alone."""
+    settings = experiment.settings | (experiment.quick if quick else {})
+    settings |= {key: seeds[:splits] for key, seeds in settings.items() if key.startswith("seeds")}
+    if train is not None and isinstance(settings["n_train"], list):
+        if train not in settings["n_train"]:
+            columns = " or ".join(map(str, settings["n_train"]))
+            raise InvalidInputError(f"{experiment.name} has columns of {columns} images; got {train}")
+        settings["n_train"] = [train]
+    return settings
+
+
+def find_images(
+    dataset: str, path: Path | None, runs: Path, *, quick: bool = False, note: Callable[[str], None] = lambda text: None
+) -> LabelledImages:
+    """The images of a published set; if ``quick``, of a few classes.
+
+    Where the set is not at hand, the built-in photographs stand in for it in a quick run, and ``note`` is told.
+    """
+    if not quick:
+        return load_set(resolve(DATASETS, dataset, "data set"), path)
+    try:
+        images = find_images(dataset, path, runs)
+    except DatasetError:
+        if path is not None:
+            raise
+        note(f"{dataset} is not at hand: the built-in photographs stand in for it.")
+        images = scan_folder(write_toy_set(runs / "toy", n_reference=14, n_query=1)[0])
+    classes = sorted(set(images.labels))
+    return of_classes(images, classes[:: max(1, len(classes) // _QUICK_CLASSES)][:_QUICK_CLASSES])
+
+
+def reproduce(
+    experiment: Experiment,
+    settings: Settings,
+    lab: Lab,
+    *,
+    command: str,
+    output: Path,
+    pictures: Path | None = None,
+    finished: bool = False,
+    again: bool = False,
+    on_part: Callable[[PartStatus], None] = lambda status: None,
+) -> Reproduced:
+    """Run an experiment; write its record to ``output``, and its picture there or to ``pictures``.
+
+    The record is named after the experiment, and after the data set where that is not Caltech 101. The other arguments
+    are those of :meth:`~lnbnn.lab.lab.Lab.run`.
+    """
+    label = experiment.label(settings) if experiment.label else experiment.name
+    suffix = lab.dataset.removeprefix("caltech101").lstrip("-")  # the paper's first data set goes without saying
+    label = f"{label}-{suffix}" if suffix else label
+    record = lab.run(experiment, settings, command=command, name=label, finished=finished, again=again, on_part=on_part)
+    path = output / f"{label}.json"
+    write_record(path, record)
+    if experiment.draw is None:
+        return Reproduced(record, path, None)
+    from lnbnn.trust.figures import save_figure
+
+    picture = (pictures or output) / f"{label}.png"
+    save_figure(experiment.draw(record.results), picture, source=results_digest(record))
+    return Reproduced(record, path, picture)
+
+
+def start_in_background(arguments: Sequence[str], runs: Path) -> tuple[int, Path]:
+    """Start ``lnbnn`` with these arguments as a process that outlives this one; its number and its log."""
+    runs.mkdir(parents=True, exist_ok=True)
+    log = runs / f"reproduce-{time.strftime('%Y%m%d-%H%M%S')}.log"
+    with open(log, "wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lnbnn", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=os.environ,
+        )
+    return process.pid, log
