@@ -29,7 +29,9 @@ from lnbnn.errors import ModelFormatError
 from lnbnn.escaping import guard_formula, line_text
 from lnbnn.indexes import vector_table
 from lnbnn.indexes.faiss_index import FaissIndex
+from lnbnn.model.changes import check_model
 from lnbnn.params import preset_params
+from lnbnn.trust.audit import audit
 
 CLASSES = ["checks", "columns", "rows"]
 COMMANDS = typer.main.get_command(app).commands
@@ -419,6 +421,24 @@ def test_info_says_what_a_model_holds(model, run):
     rows = csv_rows(run("info", model, "--format", "csv").out)
     assert rows[0] == ["label", "n_images", "n_descriptors"]
     assert [row[:2] for row in rows[1:]] == [[name, "3"] for name in CLASSES]
+
+
+def test_what_commands_print_is_what_the_library_says(model, photos, run):
+    opened = lnbnn.load(model)
+    assert json_lines(run("info", model, "--format", "json").out) == [opened.fitted().facts()]
+    assert json_lines(run("list", model, "--format", "json").out) == [image.as_json() for image in opened.images_]
+    assert json_lines(run("check", model, "--format", "json").out) == [check_model(model).as_json()]
+    paths = sorted(map(str, (photos / "rows").iterdir()))
+    answers = [answer.as_json(2) for answer in opened.iter_answers(paths)]
+    assert json_lines(run("predict", model, *paths, "--top", "2", "--format", "json").out) == answers
+    found = json_lines(run("audit", model, "--format", "json").out)
+    assert found == [json.loads(json.dumps(audit(opened).as_dict()))]
+
+
+def test_facts_of_a_model_that_was_never_saved(photos):
+    data = read_images(photos)
+    facts = lnbnn.LocalNBNN(descriptor_params=SMALL_GRID).fit(data.paths, data.labels).fitted().facts()
+    assert (facts["bytes_on_disk"], facts["n_images"]) == (None, 9)
 
 
 def test_info_table_names_its_facts(model, run):

@@ -59,6 +59,23 @@ def test_mean_per_class_accuracy_by_hand(classifier):
     assert result.mean_per_class_accuracy == pytest.approx(1.25 / 3)
 
 
+def test_figures_as_plain_values(classifier):
+    result = evaluate(classifier, IMAGES, LABELS)
+    assert result.n_per_class == {"a": 4, "b": 1, "c": 2}
+    assert result.as_json() == {
+        "mean_per_class_accuracy": pytest.approx(1.25 / 3),
+        "per_class": {"a": 0.75, "b": 0.0, "c": 0.5},
+        "n_images": 7,
+        "n_skipped": 0,
+        "seconds": round(result.seconds, 3),
+    }
+
+
+def test_labels_given_by_name():
+    classifier = NBNN(location_weight=0, index="exact").fit([point(0, 0), point(100, 0)], [1, 2])
+    assert evaluate(classifier, [point(1, 1), point(99, 0)], ["1", "02"]).per_class == {1: 1.0, "02": 0.0}
+
+
 def test_confusions_are_ordered_by_count():
     confusion = np.array([[5, 1, 0, 0], [3, 2, 0, 1], [0, 0, 4, 0]])
     result = Evaluation(("a", "b", "c"), ("a", "b", "c", NO_ANSWER), confusion, 0.0, ())

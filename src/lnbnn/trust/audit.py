@@ -1,4 +1,4 @@
-"""What looks wrong in a set of labelled images, to the model that holds them: each is looked up without itself.
+"""What looks wrong in a set of labeled images, to the model that holds them: each is looked up without itself.
 
 One pass over the images finds labels that look wrong, near-duplicates, images that resemble nothing, and classes that
 are confused. :func:`audit` computes; :mod:`lnbnn.trust.audit_page` and the command line show.
@@ -19,7 +19,7 @@ from lnbnn.model.calibration import prominence
 from lnbnn.model.fusion import FusionModel
 from lnbnn.model.model import Model
 from lnbnn.reading.extraction import Progress, no_progress
-from lnbnn.references import References
+from lnbnn.references import References, can_be_held_out
 from lnbnn.trust.mislabelled import doubts, standard_scores, wrong_label_probabilities
 
 __all__ = ["Audit", "ConfusedClasses", "NearDuplicate", "Stranger", "Suspect", "audit"]
@@ -27,7 +27,7 @@ __all__ = ["Audit", "ConfusedClasses", "NearDuplicate", "Stranger", "Suspect", "
 _SUSPECT_FROM = 0.3
 _SEED = 0  # of the wrong labels that are drawn
 _TWIN_SAMPLE = 500  # descriptors of an image that are asked for its twin
-_TWIN_SHARE = 0.5  # of them must find their nearest neighbour in one image for it to be a copy ...
+_TWIN_SHARE = 0.5  # of them must find their nearest neighbor in one image for it to be a copy ...
 _TWIN_CLOSER = 0.25  # ... at less than this share of the squared distance that is usual
 _STRANGER_SHARE = 0.05  # of the images, those for which a class stands out least, may be strangers ...
 _STRANGER_BELOW = 0.25  # ... if it is not their own, or stands out less than this share of the usual
@@ -114,13 +114,13 @@ class Audit:
 
 
 def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, progress: Progress = no_progress) -> Audit:
-    """Look up each labelled image of a model without itself, and list what looks wrong.
+    """Look up each labeled image of a model without itself, and list what looks wrong.
 
     Parameters
     ----------
     classifier : a fitted model of the NBNN family, or a fusion of such
     min_probability : float, default=0.3
-        List an image as mislabelled if its label is at least this probably wrong; see :mod:`lnbnn.trust.mislabelled`.
+        List an image as mislabeled if its label is at least this probably wrong; see :mod:`lnbnn.trust.mislabelled`.
     """
     if not 0.0 <= min_probability <= 1.0:
         raise InvalidInputError(f"min_probability must be from 0 to 1; got {min_probability}.")
@@ -130,15 +130,15 @@ def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, pro
     scores, twins = _look_up(model, progress)
     labels = model.references.places
     scaled = scores / model.score_scales()[:, None]
-    alone = np.bincount(labels)[labels] < 2  # without itself its class is gone: nothing can be said of its label
+    used = can_be_held_out(labels)  # of the others nothing can be said: without them their class is gone
     probabilities = np.full(len(labels), -1.0)
-    if not alone.all():
-        probabilities[~alone] = wrong_label_probabilities(scaled[~alone], labels[~alone], seed=_SEED)
+    if used.any():
+        probabilities[used] = wrong_label_probabilities(scaled[used], labels[used], seed=_SEED)
     answers = np.argmax(scores, axis=1)
     return Audit(
         len(labels),
         len(model.references.classes),
-        float(np.mean(answers[~alone] == labels[~alone])) if not alone.all() else float("nan"),
+        float(np.mean(answers[used] == labels[used])) if used.any() else float("nan"),
         _suspects(
             model.references,
             np.flatnonzero((answers != labels) & (probabilities >= min_probability)),
@@ -149,7 +149,7 @@ def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, pro
         ),
         _near_duplicates(model.references, twins),
         _strangers(model.references, scores),
-        _confused(model.references, answers, alone),
+        _confused(model.references, answers, used),
     )
 
 
@@ -191,7 +191,7 @@ class Twins:
 def _twin(
     method: MatchingMethod, vectors: NDArray[np.generic], own: range, places: dict[int, int]
 ) -> tuple[float, float, float]:
-    """The image that holds the nearest neighbour of most vectors; their share and their median squared distance."""
+    """The image that holds the nearest neighbor of most vectors; their share and their median squared distance."""
     squared, images = np.full(len(vectors), np.inf), np.full(len(vectors), -1, np.int64)
     for index, _ in method.indexes():
         distances, ids = index.search(vectors, 1, leave_out=own)
@@ -216,19 +216,8 @@ def _suspects(
     found = []
     for place in places:
         image, closest = images[place], images[twins.place[place]]
-        found.append(
-            Suspect(
-                image.id,
-                image.name,
-                image.label,
-                classes[answers[place]],
-                float(probabilities[place]),
-                float(doubt[place]),
-                closest.id,
-                closest.name,
-                closest.label,
-            )
-        )
+        figures = classes[answers[place]], float(probabilities[place]), float(doubt[place])
+        found.append(Suspect(image.id, image.name, image.label, *figures, closest.id, closest.name, closest.label))
     return tuple(sorted(found, key=lambda suspect: (-suspect.doubt, suspect.id)))
 
 
@@ -259,23 +248,16 @@ def _strangers(images: References, scores: NDArray[np.float64]) -> tuple[Strange
     ranks = 1 + (scores > scores[np.arange(len(labels)), labels][:, None]).sum(axis=1)
     n_listed = int(np.ceil(_STRANGER_SHARE * len(labels)))
     order = np.argsort(stands_out, kind="stable")[:n_listed]
+    listed = [p for p in order if ranks[p] > 1 or stands_out[p] < _STRANGER_BELOW * np.median(stands_out)]
     return tuple(
-        Stranger(
-            images[place].id,
-            images[place].name,
-            images[place].label,
-            float(stands_out[place]),
-            int(ranks[place]),
-        )
-        for place in order
-        if ranks[place] > 1 or stands_out[place] < _STRANGER_BELOW * np.median(stands_out)
+        Stranger(images[p].id, images[p].name, images[p].label, float(stands_out[p]), int(ranks[p])) for p in listed
     )
 
 
-def _confused(images: References, answers: NDArray[np.int64], alone: NDArray[np.bool_]) -> tuple[ConfusedClasses, ...]:
+def _confused(images: References, answers: NDArray[np.int64], used: NDArray[np.bool_]) -> tuple[ConfusedClasses, ...]:
     classes, labels = images.classes.tolist(), images.places
     counts = np.zeros((len(classes), len(classes)), np.int64)
-    np.add.at(counts, (labels[~alone], answers[~alone]), 1)
+    np.add.at(counts, (labels[used], answers[used]), 1)
     sizes = np.maximum(counts.sum(axis=1), 1)
     np.fill_diagonal(counts, 0)
     found = [

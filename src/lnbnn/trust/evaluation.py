@@ -1,4 +1,4 @@
-"""How well a classifier does on labelled images: mean per-class accuracy and the confusion matrix."""
+"""How well a classifier does on labeled images: mean per-class accuracy and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def evaluate(
     store: FeatureStore | None = None,
     progress: Progress = no_progress,
 ) -> Evaluation:
-    """Classify labelled images and compare.
+    """Classify labeled images and compare.
 
     Labels may be given by name, as text. A class the model does not know counts, and all its images are wrong. So is
     an image with no descriptors. A file that cannot be read is skipped and listed (``on_error="raise"``: raised).
@@ -144,7 +144,7 @@ def mean_per_class(answers: NDArray[np.generic], truth: NDArray[np.generic]) -> 
 
 
 def write_confusion(path: str | os.PathLike[str], evaluation: Evaluation) -> None:
-    """The confusion matrix as CSV: a row a true class, a column an answer."""
+    """The confusion matrix as CSV: a row per true class, a column per answer."""
     with atomic_path(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["true class", *map(csv_cell, evaluation.answers)])

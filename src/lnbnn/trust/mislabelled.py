@@ -2,7 +2,7 @@
 
 What a wrong label looks like need not be guessed. Any image becomes one when it is given another class at random, so
 that the doubt about labels known to be wrong is at hand, and what is observed is a mixture of it and of the doubt about
-right ones. How much of each there is, and so how probable each label is wrong, follows by expectation maximisation.
+right ones. How much of each there is, and so how probable each label is wrong, follows by expectation maximization.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def standard_scores(scores: NDArray[np.floating]) -> NDArray[np.float64]:
     The spread over few classes is drawn towards the usual one.
     """
     n_classes = scores.shape[1]
-    centred = scores - scores.mean(axis=1, keepdims=True)
-    squared = (centred**2).mean(axis=1, keepdims=True)
+    centered = scores - scores.mean(axis=1, keepdims=True)
+    squared = (centered**2).mean(axis=1, keepdims=True)
     shrunk = (n_classes * squared + 2 * np.median(squared)) / (n_classes + 2)
-    result: NDArray[np.float64] = centred / np.sqrt(np.where(shrunk > 0.0, shrunk, 1.0))
+    result: NDArray[np.float64] = centered / np.sqrt(np.where(shrunk > 0.0, shrunk, 1.0))
     return result
 
 
