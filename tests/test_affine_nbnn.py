@@ -65,3 +65,7 @@ def test_documented_figures_are_the_record():
         for measure, value in record[method].items():
             mean = np.mean([run[method][measure] for run in record["runs"]])
             assert value == pytest.approx(mean, abs=0.006)
+
+
+def test_numbers_of_numpy():
+    affine(regularization=np.float32(0.1), balance=np.float32(1.0)).check_settings()

@@ -23,17 +23,6 @@ PUBLIC = [
     "load",
 ]
 
-ERRORS = {
-    "LnbnnError": Exception,
-    "InvalidInputError": ValueError,
-    "UnknownNameError": ValueError,
-    "MissingExtraError": ImportError,
-    "DatasetError": OSError,
-    "ImageReadError": OSError,
-    "ModelFormatError": OSError,
-    "ModelInUseError": OSError,
-    "UntrustedNetworkError": Exception,
-}
 
 # The public methods of the NBNN family.
 CLASSIFIER_METHODS = [
@@ -107,17 +96,6 @@ def test_classifier_methods(kind, name):
     method = getattr(getattr(lnbnn, kind), name)
     assert callable(method)
     assert inspect.getdoc(method)
-
-
-def test_errors():
-    from lnbnn import errors
-
-    assert sorted(errors.__all__) == sorted(ERRORS)
-    for name, base in ERRORS.items():
-        found = getattr(errors, name)
-        assert issubclass(found, base)
-        assert issubclass(found, errors.LnbnnError)
-        assert found.__doc__
 
 
 @pytest.mark.parametrize("name", module_names())

@@ -185,3 +185,32 @@ def test_opening_a_local_nbnn_model_loads_neither_scikit_learn_nor_scipys_parts(
         "print(*[name for name in ['sklearn', 'scipy.optimize', 'scipy.stats', 'joblib'] if name in sys.modules])"
     )
     assert run_python(code) == []
+
+
+# ---- tests mirror the package ----------------------------------------------------------------------------------------
+
+# Modules, or whole rooms, that are tested in a file of another name.
+TESTED_IN = {
+    "cli": "test_cli",
+    "lab": "test_experiments",
+    "descriptors/network": "test_onnx_network",
+    "descriptors/onnx_file": "test_onnx_network",
+    "files/atomic": "test_model_writer",
+    "indexes/exact": "test_indexes",
+    "indexes/faiss_index": "test_indexes",
+    "indexes/flann_index": "test_indexes",
+    "indexes/selection": "test_indexes",
+    "indexes/vector_table": "test_indexes",
+    "trust/audit_page": "test_audit",
+    "version": "test_api_surface",
+}
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.name != "__init__.py"], ids=name_of)
+def test_every_module_has_a_test_file_of_its_name(path):
+    """``test_x.py``, or ``test_room_x.py`` where two rooms have an ``x``; that of a room's base has the room's name."""
+    tests = {file.stem for file in Path(__file__).parent.glob("test_*.py")}
+    room, name = path.parent.name, path.stem
+    expected = {f"test_{room}"} if name == "base" else {f"test_{name}", f"test_{room}_{name}"}
+    elsewhere = {TESTED_IN[key] for key in (name_of(path), room_of(path)) if key in TESTED_IN}
+    assert (expected | elsewhere) & tests, f"tests/test_{name}.py is missing"

@@ -1,5 +1,6 @@
 """The settings of the two kernels."""
 
+import numpy as np
 import pytest
 from quick import SIFT_PARAMS
 from synthetic import grating_set
@@ -24,3 +25,7 @@ SETTINGS = {"index": "exact", "query_budget": None, "descriptor_params": SIFT_PA
 def test_bad_settings(changes, message):
     with pytest.raises(InvalidInputError, match=message):
         LocalNBNNKernel(**{**SETTINGS, **changes}).fit(*grating_set())
+
+
+def test_numbers_of_numpy():
+    LocalNBNNKernel(**SETTINGS, C=np.float32(0.5), blend=np.float32(0.0), levels=np.int64(2)).check_settings()

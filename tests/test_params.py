@@ -1,16 +1,18 @@
-"""Names to classes."""
+"""Names to classes, and settings by name."""
 
 from __future__ import annotations
 
 import fractions
+import json
 
+import numpy as np
 import pytest
 
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.descriptors import DESCRIPTORS
-from lnbnn.errors import LnbnnError, MissingExtraError, UnknownNameError
+from lnbnn.errors import InvalidInputError, LnbnnError, MissingExtraError, UnknownNameError
 from lnbnn.indexes import INDEXES
-from lnbnn.params import resolve
+from lnbnn.params import Configurable, check_choice, check_positive, check_whole, plain, resolve
 
 REGISTRIES = {"descriptor": DESCRIPTORS, "index": INDEXES, "method": CLASSIFIERS}
 ENTRIES = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry]
@@ -69,3 +71,66 @@ def test_a_family_is_no_name_alone(name):
 
 def test_missing_extra_is_an_import_error():
     assert issubclass(MissingExtraError, ImportError)
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+class Oven(Configurable):
+    name = "oven"
+
+    def __init__(self, make="small", /, *, degrees=180, racks=(1, 2)):
+        self.make, self.degrees, self.racks = make, degrees, racks
+
+    def check_params(self):
+        if self.degrees > 300:
+            raise InvalidInputError("degrees must be at most 300.")
+
+
+def test_settings_are_the_keywords_of_the_constructor():
+    assert Oven.param_names() == ["degrees", "racks"]
+    oven = Oven.from_params({"degrees": np.int64(200), "racks": np.array([3])}, "large")
+    assert oven.settings() == {"degrees": 200, "racks": [3]}
+    assert type(oven.settings()["degrees"]) is int
+    assert oven.make == "large"
+    assert repr(Oven()) == "Oven(degrees=180, racks=[1, 2])"
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"speed": 1}, "'oven' has no setting 'speed'; its settings: degrees, racks"),
+        ({"degrees": 400}, "degrees must be at most 300"),
+        ({"degrees": "hot"}, "'oven': a setting is of the wrong kind"),
+    ],
+)
+def test_settings_that_make_no_sense(params, message):
+    with pytest.raises(InvalidInputError, match=message):
+        Oven.from_params(params)
+
+
+def test_plain_survives_json():
+    value = {"a": (np.float32(1.5), np.arange(2)), "b": [None, True, "x"]}
+    assert plain(value) == {"a": [1.5, [0, 1]], "b": [None, True, "x"]}
+    assert json.loads(json.dumps(plain(value))) == plain(value)
+
+
+@pytest.mark.parametrize("value", [0, 11, 2.0, "3", None, True, float("nan"), 10**400])
+def test_no_whole_number_within_bounds(value):
+    check_whole("n", np.int64(3), 1, 10)
+    with pytest.raises(InvalidInputError, match=r"^n must be a whole number from 1 to 10; got "):
+        check_whole("n", value, 1, 10)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, "3", None, True, float("nan"), float("inf"), 10**400])
+def test_no_positive_number(value):
+    check_positive("C", np.float32(0.5))
+    with pytest.raises(InvalidInputError, match=r"^C must be a number above 0; got "):
+        check_positive("C", value)
+
+
+@pytest.mark.parametrize("value", ["c", "", None, 3, ["a"]])
+def test_no_choice(value):
+    check_choice("norm", "a", ("a", "b"))
+    with pytest.raises(InvalidInputError, match=r"^norm must be one of a, b; got "):
+        check_choice("norm", value, ("a", "b"))

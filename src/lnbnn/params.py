@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
-import math
 import sys
 from collections.abc import Mapping
 from typing import Any, Self
@@ -88,8 +87,8 @@ def check_whole(name: str, value: object, low: int, high: int) -> None:
 
 def check_positive(name: str, value: object) -> None:
     """Raise unless a setting is a finite number above 0."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not (number and 0 < value <= LARGEST and math.isfinite(value)):  # type: ignore[operator, arg-type]
+    number = plain(value)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= LARGEST:
         raise InvalidInputError(f"{name} must be a number above 0; got {value!r}.")
 
 

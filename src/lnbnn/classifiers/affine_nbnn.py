@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from lnbnn.errors import InvalidInputError
 from lnbnn.methods.affine import AffineCorrection
 from lnbnn.methods.base import Method
 from lnbnn.methods.nbnn import ClassMatching
-from lnbnn.params import LARGEST
+from lnbnn.params import check_positive, plain
 
 __all__ = ["AffineNBNN"]
 
@@ -92,11 +92,7 @@ class AffineNBNN(NBNN):
 
     def check_settings(self) -> None:
         super().check_settings()
-        if not _is_number(self.regularization) or not 0.0 < self.regularization <= LARGEST:
-            raise InvalidInputError(f"regularization must be a number above 0; got {self.regularization!r}.")
-        if not _is_number(self.balance) or not 0.0 <= self.balance <= 1.0:
+        check_positive("regularization", self.regularization)
+        balance = plain(self.balance)
+        if isinstance(balance, bool) or not isinstance(balance, int | float) or not 0.0 <= balance <= 1.0:
             raise InvalidInputError(f"balance must be a number from 0 to 1; got {self.balance!r}.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

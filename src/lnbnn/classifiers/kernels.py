@@ -18,7 +18,7 @@ from lnbnn.methods.kernel import ResponseKernel
 from lnbnn.methods.machines import MACHINES, Machines
 from lnbnn.methods.matching import MatchingMethod
 from lnbnn.methods.responses import RESPONSES
-from lnbnn.params import LARGEST, check_choice, check_whole
+from lnbnn.params import LARGEST, check_choice, check_whole, plain
 
 __all__ = ["KernelClassifier", "LocalNBNNKernel", "NBNNKernel"]
 
@@ -62,9 +62,9 @@ class KernelClassifier(MatchingClassifier):
         check_whole("levels", self.levels, 1, 4)
         if self.levels > 1 and self.used_location_weight() == 0:
             raise InvalidInputError("levels above 1 need a location_weight above 0: it stores where a patch lies.")
-        if self.C is not None and not 0 < self.C <= LARGEST:
+        if self.C is not None and not 0 < plain(self.C) <= LARGEST:
             raise InvalidInputError(f"C must be above 0, or None to choose it by cross-validation; got {self.C!r}.")
-        if self.blend is not None and not 0 <= self.blend <= LARGEST:
+        if self.blend is not None and not 0 <= plain(self.blend) <= LARGEST:
             raise InvalidInputError(f"blend must be at least 0, or None to choose it; got {self.blend!r}.")
 
 
