@@ -267,14 +267,18 @@ class Calibration:
 
     Parameters
     ----------
-    temperature : float
-        What scores are divided by before the softmax.
+    temperature : float or None
+        What scores are divided by before the softmax; None: they are log-probabilities already.
     unknown_prominence : ndarray, ascending, or None
         How far the best class stood out for images whose class was left out; None: such images cannot be told.
     """
 
-    temperature: float
+    temperature: float | None
     unknown_prominence: NDArray[np.float64] | None = None
+
+    def log_proba(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log-probabilities of scores that were divided by what belongs to the image."""
+        return scores if self.temperature is None else log_probabilities(scores, self.temperature)
 
     @staticmethod
     def prominence_of(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from lnbnn.descriptors import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
 from lnbnn.methods.base import Progress, no_progress
-from lnbnn.model.calibration import Calibration, fit_fusion_weights, fuse, log_probabilities
+from lnbnn.model.calibration import Calibration, fit_fusion_weights, fuse
 from lnbnn.model.folder import Snapshot, open_model, read_manifest
 from lnbnn.model.manifest import calibration_fields, calibration_of
 from lnbnn.model.model import Model, open_snapshot
@@ -85,6 +85,7 @@ class FusionModel(Model):
         result: list[tuple[float, Model]] = []
         for weight, member in zip(self.weights, self.members, strict=True):
             assert member.calibration is not None
+            assert member.calibration.temperature is not None
             scale = member.method.score_scale(len(member.features(image)))
             result.append((float(weight / (max(scale, 1.0) * member.calibration.temperature)), member))
         return result
@@ -101,7 +102,7 @@ class FusionModel(Model):
     ) -> None:
         """Nothing to do but for ``unknown``: the fit has calibrated the methods and their sum."""
         if unknown:
-            self.calibration = Calibration(1.0, self.unknown_prominence(progress))
+            self.calibration = Calibration(None, self.unknown_prominence(progress))
 
     def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
         found = [member.held_out_scores(progress) for member in self.members]
@@ -139,8 +140,6 @@ class FusionModel(Model):
 
     def manifest(self) -> dict[str, Any]:
         """What the manifest says of the fusion; each of its models has a manifest of its own."""
-        fields = calibration_fields(self.calibration)
-        fields.pop("temperature", None)
         return {
             "lnbnn_version": __version__,
             "method": FUSION,
@@ -150,7 +149,7 @@ class FusionModel(Model):
             "members": [name for name, _ in self.settings.estimators],
             "weights": self.weights.tolist(),
             "n_changes": 0,
-            **fields,
+            **calibration_fields(self.calibration),
         }
 
     def save_files(self, folder: Path) -> None:
@@ -214,12 +213,12 @@ def _log_proba(member: Model, features: ImageFeatures) -> NDArray[np.float64]:
     assert member.calibration is not None
     prepared = member.method.prepare(features, member.normalizer)
     scaled = member.method.scores(prepared) / member.method.score_scale(len(prepared))
-    return log_probabilities(scaled, member.calibration.temperature)
+    return member.calibration.log_proba(scaled)
 
 
 def _held_out_log_proba(member: Model, scores: NDArray[np.float64]) -> NDArray[np.float64]:
     assert member.calibration is not None
-    return log_probabilities(scores / member.score_scales()[:, None], member.calibration.temperature)
+    return member.calibration.log_proba(scores / member.score_scales()[:, None])
 
 
 def descriptor_key(descriptor: Descriptor) -> str:

@@ -209,17 +209,18 @@ def calibration_fields(calibration: Calibration | None) -> dict[str, Any]:
     """What the manifest says of a calibration."""
     if calibration is None:
         return {}
-    unknown = calibration.unknown_prominence
-    return {"temperature": calibration.temperature} | (
-        {} if unknown is None else {"unknown_prominence": unknown.tolist()}
-    )
+    fields: dict[str, Any] = {} if calibration.temperature is None else {"temperature": calibration.temperature}
+    if calibration.unknown_prominence is not None:
+        fields["unknown_prominence"] = calibration.unknown_prominence.tolist()
+    return fields
 
 
 def calibration_of(manifest: dict[str, Any]) -> Calibration | None:
     """The calibration that :func:`calibration_fields` wrote; a fusion's has no temperature of its own."""
-    unknown = manifest.get("unknown_prominence")
-    if "temperature" not in manifest and unknown is None:
+    temperature, unknown = manifest.get("temperature"), manifest.get("unknown_prominence")
+    if temperature is None and unknown is None:
         return None
     return Calibration(
-        float(manifest.get("temperature", 1.0)), None if unknown is None else np.array(unknown, dtype=np.float64)
+        None if temperature is None else float(temperature),
+        None if unknown is None else np.array(unknown, dtype=np.float64),
     )

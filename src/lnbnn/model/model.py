@@ -25,7 +25,6 @@ from lnbnn.model.calibration import (
     Calibration,
     false_accept_rates,
     fit_temperature,
-    log_probabilities,
     prominence,
 )
 from lnbnn.model.folder import Snapshot, batch_folder, open_model
@@ -214,10 +213,10 @@ class Model:
             scores = self.method.scores(features)
             if not log_proba:
                 return scores
-            if self.calibration is None:
+            if self.calibration is None or not self.is_calibrated:
                 return scores[None]
             scaled = scores / self.method.score_scale(len(features))
-            return np.stack([scores, log_probabilities(scaled, self.calibration.temperature)])
+            return np.stack([scores, self.calibration.log_proba(scaled)])
 
         return map_in_order(work, images, self.settings.n_jobs)
 
@@ -249,7 +248,7 @@ class Model:
     @property
     def is_calibrated(self) -> bool:
         """Whether there are probabilities."""
-        return self.calibration is not None
+        return self.calibration is not None and self.calibration.temperature is not None
 
     @property
     def can_reject(self) -> bool:
