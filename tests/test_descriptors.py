@@ -226,8 +226,8 @@ def test_the_order_of_the_images_does_not_matter(descriptor):
 def test_every_method_takes_a_network(method, network_file):
     images, labels = tile_set(n_images=3)
     kind = resolve(CLASSIFIERS, method, "method")
-    settings = {"n_neighbors": 5} if "n_neighbors" in kind._get_param_names() else {}
-    if "n_words" in kind._get_param_names():
+    settings = {"n_neighbors": 5} if "n_neighbors" in kind.param_names() else {}
+    if "n_words" in kind.param_names():
         settings["n_words"] = 8
     classifier = kind(descriptor=f"onnx:{network_file}", **settings).fit(images, labels)
     assert classifier.predict(images).shape == (len(images),)
@@ -236,9 +236,9 @@ def test_every_method_takes_a_network(method, network_file):
 def test_images_are_added_to_a_model_of_cells(network_file):
     images, labels = tile_set(n_images=4)
     classifier = LocalNBNN(3, descriptor=f"onnx:{network_file}", index="exact").fit(images[:8], labels[:8])
-    mean = classifier.normalizer_.mean
+    mean = classifier.model_.normalizer.mean
     classifier.partial_fit(images[8:], labels[8:])
-    assert classifier.normalizer_.mean is mean
+    assert classifier.model_.normalizer.mean is mean
     assert classifier.classes_.tolist() == sorted(set(labels))
     assert len(classifier.index_) == sum(image.n_descriptors for image in classifier.images_)
 
@@ -262,8 +262,8 @@ def test_models_that_learnt_other_centres_are_not_merged(network_file):
         LocalNBNN(3, descriptor=f"onnx:{network_file}", index="exact").fit(images[part::2], labels[part::2])
         for part in (0, 1)
     )
-    with pytest.raises(InvalidInputError, match="must have learnt the same centre and components"):
-        one.absorb(other)
+    with pytest.raises(InvalidInputError, match="must have learned the same center and components"):
+        one.model_.absorb(other.model_)
 
 
 def test_a_missing_extra_is_named(monkeypatch):

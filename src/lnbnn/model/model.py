@@ -446,7 +446,7 @@ def settings_of(snapshot: Snapshot) -> tuple[Any, Descriptor]:
         settings = kind(**params)
         settings.check_settings()
     except LnbnnError as error:
-        if isinstance(error, OSError):
+        if not isinstance(error, ValueError):  # not the manifest's fault: an extra that is missing, the user's word
             raise
         raise ModelFormatError(f"{snapshot.folder}: the manifest is damaged ({error}); fit the model again.") from error
     except (KeyError, TypeError, ValueError, OverflowError) as error:
