@@ -23,11 +23,11 @@ from lnbnn.model.folder import open_model
 from lnbnn.model.model import Model, open_snapshot
 from lnbnn.params import check_whole, plain
 from lnbnn.reading.extraction import ImageLike, Progress, name_of, no_progress
-from lnbnn.reading.store import FeatureStore
 from lnbnn.references import Reference, can_be_held_out, check_labels
 
 if TYPE_CHECKING:
     from lnbnn.model.references_editor import ReferenceEditor
+    from lnbnn.reading.store import FeatureStore
 
 __all__ = ["Classifier", "cross_fitted_scores", "settings_class"]
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.descriptors.normalization import Normalizer
 from lnbnn.features import ImageFeatures
 from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import Reference, References
+
+if TYPE_CHECKING:
+    from lnbnn.descriptors.normalization import Normalizer
 
 __all__ = ["Method", "Progress", "no_progress"]
 

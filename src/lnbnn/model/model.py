@@ -8,13 +8,12 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lnbnn.descriptors import Descriptor, network_fields, open_descriptor, write_network
-from lnbnn.descriptors.normalization import Normalizer, same_normalizer
 from lnbnn.errors import ImageReadError, InvalidInputError, LnbnnError, ModelFormatError, UnknownNameError
 from lnbnn.features import ImageFeatures
 from lnbnn.methods import METHODS
@@ -31,9 +30,12 @@ from lnbnn.model.folder import Snapshot, batch_folder, open_model
 from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
 from lnbnn.params import resolve
 from lnbnn.reading.extraction import ImageLike, features_of, map_in_order, name_of
-from lnbnn.reading.store import FeatureStore
 from lnbnn.references import Change, Reference, References, can_be_held_out
 from lnbnn.version import __version__
+
+if TYPE_CHECKING:
+    from lnbnn.descriptors.normalization import Normalizer
+    from lnbnn.reading.store import FeatureStore
 
 __all__ = ["Model", "load_model", "settings_of"]
 
@@ -164,6 +166,8 @@ class Model:
                 raise InvalidInputError(
                     f"models to merge must have the same settings; {name} is {own[name]!r} and {others[name]!r}."
                 )
+        from lnbnn.descriptors.normalization import same_normalizer
+
         if not same_normalizer(self.normalizer, other.normalizer):
             raise InvalidInputError(
                 "models to merge must have learned the same center and components of their descriptors; "
@@ -360,7 +364,10 @@ class Model:
         warm_up = threading.Thread(target=descriptor.warm_up)  # while the files are read
         warm_up.start()
         try:
-            model.normalizer = Normalizer.load(snapshot.data)
+            if descriptor.normalization is not None:  # 8-bit descriptors are used as they are
+                from lnbnn.descriptors.normalization import Normalizer
+
+                model.normalizer = Normalizer.load(snapshot.data)
             table = snapshot.data / TABLE
             model.references = References(parse_images(read_json(table), table))
             model.method.load(snapshot.data, model.references)
