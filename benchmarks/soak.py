@@ -129,8 +129,9 @@ def tabulate(results: dict[str, Any]) -> str:
         ),
         (
             "system calls that failed, or were followed by a signal",
-            f"{faults['failures']:,}: every call of seven kinds of change, with EIO, ENOSPC, EINTR, SIGINT, SIGTERM, before "
-            f"and after it; the model was as before in {faults['kept']:,} and as after in {faults['changed']:,}",
+            f"{faults['failures']:,}: every call of seven kinds of change, with EIO, ENOSPC, EINTR, SIGINT, SIGTERM, "
+            f"before and after it; the model was as before in {faults['kept']:,} and as after in "
+            f"{faults['changed']:,}",
         ),
         (
             "disks after a power cut",
@@ -146,11 +147,11 @@ def tabulate(results: dict[str, Any]) -> str:
         ("damaged pictures", f"{sum(results['images']['images'].values()):,}"),
         (
             "random changes",
-            f"{results['steps']['steps']:,} in {results['steps']['sequences']:,} sequences, with the answers of a fresh fit",
+            f"{results['steps']['steps']:,} in {results['steps']['sequences']:,} sequences, answers as of a fresh fit",
         ),
         (
             "sequences on approximate indexes",
-            f"{results['approximate']['sequences']:,}; share of the true neighbors lost against a fresh fit, at most: {lost}",
+            f"{results['approximate']['sequences']:,}; share of the true neighbors lost at most: {lost}",
         ),
     ]
     return markdown_table(["what", "how often"], [list(row) for row in rows]) + (
