@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from common import benchmark, parts_over, table
 
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings, inside
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings, inside
 from lnbnn.lab.axes import new_plot, plain_log
 from lnbnn.lab.parts import share_right
 from lnbnn.presets import preset_params
@@ -92,7 +92,7 @@ def measure(lab: Lab, model: Any, asked: tuple[str, ...], point: list[Any], ever
     }
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     points = [{"grid": part.settings["grid"], **point} for part, found in outcomes for point in found["points"]]
     presets = {}
     for place, point in enumerate(points):
@@ -101,7 +101,7 @@ def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return {"points": points, "presets": presets}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     names = {place: f"preset `{name}`" for name, place in results["presets"].items()}
     rows = []
     for place, point in sorted(enumerate(results["points"]), key=lambda pair: -pair[1]["accuracy"]):
@@ -113,8 +113,7 @@ def tabulate(results: dict[str, Any]) -> str:
     return table(f"{header} | CPU ms: extract | CPU ms: classify |", rows)
 
 
-def draw(results: dict[str, Any]) -> Any:
-    """The points, the presets among them named."""
+def draw(results: Results) -> Any:
     figure, axes = new_plot("CPU ms per image, descriptors to answer", "held-out accuracy, %", size=(7, 4.2))
     for grid, marker in (("balanced", "o"), ("fast", "s"), ("paper", "^")):
         chosen = [point for point in results["points"] if point["grid"] == grid]

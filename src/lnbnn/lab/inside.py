@@ -14,51 +14,35 @@ from lnbnn.features import ImageFeatures
 from lnbnn.indexes import Index
 from lnbnn.reading.extraction import ImageLike, Progress
 
-__all__ = [
-    "class_weights",
-    "estimated_totals",
-    "image_of_id",
-    "indexes",
-    "leave_each_out",
-    "places",
-    "places_of_ids",
-    "query_vectors",
-    "scores",
-    "totals_by_cell",
-    "vectors_of",
-]
+__all__ = ["class_weights", "estimated_totals", "image_of_id", "indexes", "leave_each_out"]
+__all__ += ["places", "places_of_ids", "query_vectors", "scores", "totals_by_cell", "vectors_of"]
 
 
 def scores(classifier: Any, features: ImageFeatures) -> NDArray[np.float64]:
     """The score of each class for features, on this thread."""
-    found: NDArray[np.float64] = classifier._scores(features)
-    return found
+    return classifier._scores(features)
 
 
 def query_vectors(classifier: Any, image: ImageLike) -> NDArray[np.generic]:
     """The vectors that are searched for to answer about an image."""
-    found: NDArray[np.generic] = classifier._vectors(classifier.query_features(image))
-    return found
+    return classifier._vectors(classifier.query_features(image))
 
 
 def vectors_of(classifier: Any, image: ImageLike) -> NDArray[np.generic]:
     """The vectors of all descriptors of an image, as they would be indexed."""
-    found: NDArray[np.generic] = classifier._vectors(classifier.image_features(image))
-    return found
+    return classifier._vectors(classifier.image_features(image))
 
 
 def leave_each_out(
     classifier: Any, work: Callable[[NDArray[np.generic], range], NDArray[Any]], progress: Progress
 ) -> NDArray[Any]:
     """``work(query vectors, ids of its own)`` for each labelled image, one row per image."""
-    found: NDArray[Any] = classifier._leave_each_out(work, progress)
-    return found
+    return classifier._leave_each_out(work, progress)
 
 
 def estimated_totals(classifier: Any, vectors: NDArray[np.generic], own: range) -> NDArray[np.float64]:
     """Totals of query vectors with a range of ids left out, asked for until the lead is sure."""
-    found: NDArray[np.float64] = classifier._estimated_totals(vectors, own)
-    return found
+    return classifier._estimated_totals(vectors, own)
 
 
 def indexes(classifier: Any) -> list[Index]:
@@ -75,12 +59,10 @@ def places_of_ids(classifier: Any, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """The place of the class of each descriptor id; -1 where there is none."""
     table = np.full(max(image.id for image in classifier.images_) + 2, -1)  # by image; the last is that of no image
     table[[image.id for image in classifier.images_]] = places(classifier)
-    found: NDArray[np.int64] = table[image_of_id(ids)]
-    return found
+    return table[image_of_id(ids)]
 
 
 def class_weights(classifier: Any) -> NDArray[np.float64]:
     """What ``normalize_classes`` multiplies the updates of each class by."""
     n_descriptors = np.bincount(places(classifier), weights=[image.n_descriptors for image in classifier.images_])
-    found: NDArray[np.float64] = n_descriptors.mean() / n_descriptors
-    return found
+    return n_descriptors.mean() / n_descriptors

@@ -23,18 +23,8 @@ from lnbnn.registry import resolve
 from lnbnn.settings import plain
 from lnbnn.trust.evaluation import mean_per_class
 
-__all__ = [
-    "accuracy",
-    "full_params",
-    "kernel_part",
-    "per_class",
-    "response_rows",
-    "responses_part",
-    "scores_part",
-    "share_right",
-    "timed_totals",
-    "truth_of",
-]
+__all__ = ["accuracy", "full_params", "kernel_part", "per_class", "response_rows"]
+__all__ += ["responses_part", "scores_part", "share_right", "timed_totals", "truth_of"]
 
 
 def responses_part(method: str, split: dict[str, int], params: Settings) -> Part:

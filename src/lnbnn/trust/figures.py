@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from lnbnn.escaping import plot_text
@@ -19,15 +17,7 @@ from lnbnn.files.atomic import atomic_path
 from lnbnn.trust.evaluation import Evaluation
 from lnbnn.trust.evidence import Evidence
 
-__all__ = [
-    "computation_figure",
-    "confusion_figure",
-    "evidence_figure",
-    "k_figure",
-    "save_figure",
-    "scaling_figure",
-    "unknown_figure",
-]
+__all__ = ["confusion_figure", "evidence_figure", "save_figure"]
 
 _INK = "#222222"
 _FOR, _AGAINST = "#d7301f", "#2166ac"
@@ -87,110 +77,6 @@ def evidence_figure(picture: NDArray[np.uint8], evidence: Evidence, *, title: st
     _draw_ranking(right, evidence)
     if title:
         figure.suptitle(plot_text(title), fontsize=11, color=_INK)
-    return figure
-
-
-_CURVES = {  # one look for a method and index in every figure: color, marker, words
-    ("local-nbnn", "faiss"): ("#d7301f", "o", "Local NBNN, default index"),
-    ("local-nbnn", "flann"): ("#fc8d59", "s", "Local NBNN, FLANN"),
-    ("nbnn", "faiss"): ("#2166ac", "^", "NBNN, default index"),
-    ("nbnn", "flann"): ("#67a9cf", "v", "NBNN, FLANN"),
-}
-
-
-def k_figure(results: dict[str, Any]) -> Figure:
-    """Accuracy against k: the mean over the splits and one standard deviation."""
-    figure, axes = _plot("k, neighbors retrieved from the merged index", "mean per-class accuracy, %")
-    ks = np.array([int(k) for k in results["accuracy"]])
-    values = [np.asarray(splits) for splits in results["accuracy"].values()]
-    means = np.array([splits.mean() for splits in values])
-    axes.plot(ks, means, "o-", color=_FOR, ms=4)
-    if len(values[0]) > 1:
-        spread = np.array([splits.std(ddof=1) for splits in values])
-        axes.fill_between(ks, means - spread, means + spread, color=_FOR, alpha=0.15, lw=0)
-    best = results["best_k"]
-    axes.axvline(best, color="#999999", lw=0.8, ls=":")
-    axes.annotate(f"best: k = {best}", (best, means.max()), (6, 6), textcoords="offset points", fontsize=9)
-    axes.margins(y=0.15)
-    axes.set_xscale("log")
-    _plain_ticks(axes, ks, 12)
-    return figure
-
-
-def computation_figure(results: dict[str, Any]) -> Figure:
-    """Accuracy against CPU time an image, a curve a method and index, a point a value of the knob."""
-    figure, axes = _plot("CPU milliseconds an image", "mean per-class accuracy, %")
-    for curve in results["curves"]:
-        color, marker, words = _CURVES[curve["method"], curve["index"]]
-        label = f"{words} ({curve['knob']})"
-        axes.plot(curve["cpu_ms"], curve["accuracy"], marker=marker, color=color, ms=5, label=label)
-        for value, x, y in zip(curve["values"], curve["cpu_ms"], curve["accuracy"], strict=True):
-            axes.annotate(str(value), (x, y), (4, -10), textcoords="offset points", fontsize=7, color=color)
-    axes.set_xscale("log")
-    _plain_log(axes.xaxis)
-    axes.legend(fontsize=8, frameon=False)
-    return figure
-
-
-def scaling_figure(results: dict[str, Any]) -> Figure:
-    """CPU time an image against the number of classes, with the exponent of each curve's growth."""
-    figure, axes = _plot("number of classes", "CPU milliseconds an image")
-    for curve in results["curves"]:
-        color, marker, words = _CURVES[curve["method"], curve["index"]]
-        label = f"{words}: grows as n^{curve['exponent']:.2f}"
-        axes.plot(curve["n_classes"], curve["cpu_ms"], marker=marker, color=color, ms=5, label=label)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    _plain_log(axes.yaxis)
-    _plain_ticks(axes, np.array(results["curves"][0]["n_classes"]), 12)
-    axes.legend(fontsize=8, frameon=False)
-    return figure
-
-
-def _plot(xlabel: str, ylabel: str) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.grid(visible=True, color="#e5e5e5", lw=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def _plain_log(axis: Any) -> None:
-    """Plain numbers at 1, 2 and 5 times the powers of ten of a logarithmic axis."""
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _plain_ticks(axes: Any, values: NDArray[np.integer], n_most: int) -> None:
-    """Ticks at the values themselves, every other one when they are many."""
-    shown = values[:: -(-len(values) // n_most)]
-    axes.set_xticks(shown, [str(value) for value in shown], fontsize=8)
-    axes.set_xticks([], minor=True)
-
-
-def unknown_figure(results: dict[str, Any]) -> Figure:
-    """The rate that was asked for against the share of unknown images accepted, and what it costs the known ones."""
-    rates = 100 * np.array(results["rates"])
-    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    left.plot([0, 100], [0, 100], color="#999999", lw=1, ls="--", label="as promised")
-    for color, (preset, found) in zip((_FOR, _AGAINST), results["presets"].items(), strict=False):
-        for run in found["runs"]:
-            left.plot(rates, 100 * np.array(run["false_accepts"]), color=color, lw=0.8, alpha=0.5)
-        mean = {
-            name: 100 * np.array(found["mean"][name]) for name in ("false_accepts", "known_accepted", "known_right")
-        }
-        left.plot(rates, mean["false_accepts"], color=color, marker="o", ms=4, label=f"{preset}, mean")
-        right.plot(rates, mean["known_accepted"], color=color, marker="o", ms=4, label=f"{preset}: accepted")
-        right.plot(rates, mean["known_right"], color=color, marker="o", ms=4, ls=":", label=f"{preset}: and right")
-    left.set(xlim=(0, 92), ylim=(0, 92), xlabel="--reject, %", ylabel="images of unknown classes accepted, %")
-    right.set(xlim=(0, 92), ylim=(0, 100), xlabel="--reject, %", ylabel="images of known classes, %")
-    for axes in (left, right):
-        axes.legend(frameon=False, fontsize=9)
-        axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
