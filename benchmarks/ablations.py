@@ -3,37 +3,26 @@
 Each of the 15 training images per class of a split is asked about with its own descriptors left out of the index. The
 test images are not touched, so that what is found here may choose defaults. One search serves every way of scoring;
 what changes the index or the features is fitted anew.
-
-    python benchmarks/ablations.py --seeds 0 1
 """
 
 import statistics
-from typing import Any
+from itertools import product
 
 import numpy as np
 from common import benchmark, table
 
-from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings, inside
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings
 from lnbnn.lab.parts import full_params, share_right
 from lnbnn.scoring import local_nbnn_updates
 
-SCORINGS: dict[str, Settings] = {
+SCORINGS: dict[str, Settings] = {  # ways to score the neighbors that one search finds, of the default fit
     "k=10, the paper's": {"n_neighbors": 10},
     **{f"k={k}": {"n_neighbors": k} for k in (1, 3, 5, 7, 15, 20, 30, 40, 60)},
-    "background: neighbour 20": {"n_neighbors": 10, "background_rank": 20},
-    "background: neighbour 40": {"n_neighbors": 10, "background_rank": 40},
-    "background of another class": {"n_neighbors": 10, "background_other_class": True},
-    "score: ratio": {"n_neighbors": 10, "score": "ratio"},
-    "score: log-ratio": {"n_neighbors": 10, "score": "log-ratio"},
-    "score: count": {"n_neighbors": 10, "score": "count"},
-    "classes normalised": {"n_neighbors": 10, "class_weights": True},
 }
-"""Ways to score the neighbors that one search finds, of the default fit."""
-
 BINS = ("4 6 9", "4 6 9 14", "4 6 9 14 21", "6 9 14 21 31", "6 9 14 21", "6 9 14 21 31 46")
 PAPER_K = {"k=10": {"n_neighbors": 10}}
 
-FITS: dict[str, Settings] = {
+FITS: dict[str, Settings] = {  # what changes the features or the index, each at the paper's k
     **{f"bins {bins}": {"descriptor_params": {"bin_sizes": [int(size) for size in bins.split()]}} for bins in BINS},
     "grid every 6 px": {"descriptor_params": {"step_px": 6}},
     "grid every 6 px, 1,500 query descriptors": {"descriptor_params": {"step_px": 6}, "query_budget": 1500},
@@ -46,8 +35,6 @@ FITS: dict[str, Settings] = {
     **{f"an octave of size weighs {w}": {"scale_weight": w} for w in (0.0, 0.15, 0.2, 0.3, 0.4)},
     **{f"{n} lists visited": {"index_params": {"n_probes": n}} for n in (4, 16, 32)},
 }
-"""What changes the features or the index, each at the paper's k."""
-
 SETTINGS: Settings = {"n_train": 15, "query_budget": 500, "seeds": [0, 1], "scorings": SCORINGS, "fits": FITS}
 QUICK: Settings = {"n_train": 4, "query_budget": 50, "seeds": [0], "fits": {"alpha=1.2": {"location_weight": 1.2}}}
 
@@ -55,51 +42,50 @@ QUICK: Settings = {"n_train": 4, "query_budget": 50, "seeds": [0], "fits": {"alp
 def plan(settings: Settings) -> list[Part]:
     """Of each split one part for all ways of scoring, then one per fit."""
     parts = []
-    for seed in settings["seeds"]:
-        for scorings, fit in [(settings["scorings"], {}), *((PAPER_K, fit) for fit in settings["fits"].values())]:
-            own = {"seed": seed, "n_train": settings["n_train"], "query_budget": settings["query_budget"]}
-            parts.append(Part("ablation", own | {"scorings": scorings, "fit": params_of(settings, fit)}, compute))
+    for seed, (name, fit) in product(settings["seeds"], fits_of(settings).items()):
+        own = {"seed": seed, "n_train": settings["n_train"], "query_budget": settings["query_budget"]}
+        own |= {"scorings": PAPER_K if name else settings["scorings"], "fit": fit}
+        parts.append(Part("ablation", own, compute))
     return parts
 
 
-def params_of(settings: Settings, fit: Settings) -> Settings:
-    """All parameters of one fit."""
-    return full_params("local-nbnn", {"query_budget": settings["query_budget"], **fit})
+def fits_of(settings: Settings) -> dict[str, Settings]:
+    """All parameters of each fit; that of the defaults has no name."""
+    every = {"": {}, **settings["fits"]}
+    return {
+        name: full_params("local-nbnn", {"query_budget": settings["query_budget"], **fit})
+        for name, fit in every.items()
+    }
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """The answers of each way of scoring for the training images of a split, each left out in turn."""
     scorings = settings["scorings"].values()
-    n_searched = 1 + max(max(knobs["n_neighbors"], knobs.get("background_rank", 0)) for knobs in scorings)
+    n_searched = 1 + max(knobs["n_neighbors"] for knobs in scorings)
     train, _ = lab.split(settings["n_train"], settings["n_train"], settings["seed"])
     classifier = lab.fit("local-nbnn", settings["fit"], train, keep_features=False)
-    weights = inside.class_weights(classifier)
 
     def answers(vectors: np.ndarray, own: range) -> np.ndarray:
-        distances, ids = classifier.index_.search(vectors, n_searched, leave_out=own)
-        labels = inside.places_of_ids(classifier, ids)
-        found = []
-        for knobs in scorings:
-            knobs = knobs | ({"class_weights": weights} if knobs.get("class_weights") else {})
-            found.append(np.argmin(local_nbnn_updates(distances, labels, **knobs).totals(len(weights))))
-        return np.array(found)
+        distances, labels = classifier.matching_.neighbors(vectors, own, n_searched)
+        totals = (local_nbnn_updates(distances, labels, **knobs).totals(len(classifier.classes_)) for knobs in scorings)
+        return np.array([np.argmin(row) for row in totals])
 
-    found = inside.leave_each_out(classifier, answers, lab.progress)
-    return {"answers": found, "truth": inside.places(classifier)}
+    found = classifier.matching_.leave_each_out(answers, lab.progress)
+    return {"answers": found, "truth": classifier.places_}
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
-    names = {str(params_of(settings, fit)): name for name, fit in settings["fits"].items()}
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
+    names = {str(fit): name for name, fit in fits_of(settings).items()}
     accuracy: dict[str, list[float]] = {}
     for part, found in outcomes:
-        is_fit = part.settings["scorings"] == PAPER_K
-        row = [names[str(part.settings["fit"])]] if is_fit else list(part.settings["scorings"])
+        fit = names[str(part.settings["fit"])]
+        row = [fit] if fit else list(part.settings["scorings"])
         for name, answers in zip(row, found["answers"].T, strict=True):
             accuracy.setdefault(name, []).append(share_right(answers, found["truth"]))
     return {"accuracy": accuracy, "n_images": len(outcomes[0][1]["truth"])}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     means = {name: statistics.mean(values) for name, values in results["accuracy"].items()}
     usual = next(iter(means.values()))
     n_splits = len(next(iter(results["accuracy"].values())))

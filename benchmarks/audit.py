@@ -2,8 +2,6 @@
 
 15 training images of each of 101 classes; one image in twenty, then one in ten, gets the label of another class. What
 the audit lists is compared with what was swapped.
-
-    python benchmarks/audit.py --presets deep --seeds 0 1 2
 """
 
 from typing import Any
@@ -12,7 +10,7 @@ import numpy as np
 from common import benchmark, grouped, mean_of, parts_over, store_for, table
 
 from lnbnn.data.folder import LabelledImages
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.trust.audit import audit
 
 SETTINGS: Settings = {"presets": ["balanced", "deep"], "seeds": [0, 1, 2], "n_train": 15}
@@ -26,12 +24,11 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     keep = store_for(lab, settings["params"]) is not None
     model = lab.fit("local-nbnn", settings["params"], train, keep_features=keep)
     found: Outcome = {"n_images": len(train), "swapped": {}}
-    classes = sorted(set(train.labels))
     for share in settings["shares_swapped"]:
         rng = np.random.default_rng([settings["seed"], round(100 * share)])
         swapped = sorted(rng.choice(len(train), round(share * len(train)), replace=False).tolist())
         for place in swapped:
-            others = [name for name in classes if name != train.labels[place]]
+            others = sorted(set(train.labels) - {train.labels[place]})
             model.relabel(model.images_[place].id, others[rng.integers(len(others))])
         found["swapped"][str(share)] = found_of(model, train, swapped, settings["levels"], lab)
         for place in swapped:
@@ -66,11 +63,11 @@ def found_of(model: Any, train: LabelledImages, swapped: list[int], levels: list
     }
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     return {name: {"mean": mean_of(runs), "runs": runs} for name, runs in grouped(outcomes, "preset").items()}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     rows, sentences = [], []
     for name, found in results.items():
         for share, swapped in found["mean"]["swapped"].items():

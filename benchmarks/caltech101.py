@@ -1,8 +1,6 @@
 """Caltech 101 through the command line, as a user would run it: split, fit, evaluate, predict.
 
 Writes results/caltech101-<preset>-<images>.json.
-
-    python benchmarks/caltech101.py --preset balanced --seeds 0 1 2
 """
 
 import json
@@ -15,11 +13,10 @@ from typing import Any
 from common import benchmark, parts_over, python, table, values_of
 
 from lnbnn.data.folder import write_list
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 
 SETTINGS: Settings = {"preset": "balanced", "n_train": 15, "n_test": 15, "n_predict": 41, "seeds": [0, 1, 2]}
 QUICK: Settings = {"n_train": 3, "n_test": 2, "n_predict": 3, "seeds": [0], "preset": "fast"}
-PRESETS = ("balanced", "paper", "fast")
 HEADER = "preset | accuracy, % | reference descriptors | fit | evaluate, 1,515 images | peak memory | "
 HEADER += "one image, whole command | each further image"
 PAPER = "66.1 ± 1.1"
@@ -56,7 +53,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     }
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     splits = [values_of(found) for _, found in outcomes]
     accuracies = [100 * split["mean_per_class_accuracy"] for split in splits]
     return {
@@ -66,14 +63,14 @@ def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     }
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     return table(HEADER, [_row(results["splits"][0]["preset"], results)])
 
 
 def render(read: Callable[[str], Any]) -> str:
     """The table of the README: one row per preset, then the sentence on dense SIFT."""
-    records = {name: record for name in PRESETS if (record := read(f"caltech101-{name}-15")) is not None}
-    rows = [_row(name, record.results) for name, record in records.items()]
+    records = {name: read(f"caltech101-{name}-15") for name in ("balanced", "paper", "fast")}
+    rows = [_row(name, record.results) for name, record in records.items() if record is not None]
     machine, sift = records["balanced"].machine, read("dense-sift").results
     return table(HEADER, [*rows, ["the paper's Local NBNN", PAPER + " |" * 6]]) + (
         f"\nMeasured on {machine['cores']} cores ({machine['cpu']}); ± is one standard deviation over the splits.\n"
@@ -84,7 +81,7 @@ def render(read: Callable[[str], Any]) -> str:
     )
 
 
-def _row(name: str, results: dict[str, Any]) -> list[str]:
+def _row(name: str, results: Results) -> list[str]:
     splits = results["splits"]
 
     def median(field: str) -> Any:

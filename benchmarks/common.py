@@ -27,8 +27,7 @@ from lnbnn.lab.parts import full_params
 from lnbnn.lab.reproduce import find_images, reproduce
 from lnbnn.params import preset_params, resolve
 
-HERE = Path(__file__).resolve().parent.parent
-"""The project's folder: records go to ``results/`` in it, finished parts to ``runs/``."""
+HERE = Path(__file__).resolve().parent.parent  # the project's folder
 
 
 def benchmark(module: dict[str, Any], **given: Any) -> Experiment:
@@ -37,7 +36,8 @@ def benchmark(module: dict[str, Any], **given: Any) -> Experiment:
     The names are ``SETTINGS``, ``QUICK``, and those of the fields of :class:`~lnbnn.lab.base.Experiment`; ``given`` may
     stand in for them. Without ``summarize`` the results are what the only part found.
     """
-    fields = {"summarize": only_part, "settings": module["SETTINGS"], "quick": module.get("QUICK", {})}
+    module = {"QUICK": {}, "summarize": lambda settings, outcomes: values_of(outcomes[0][1])} | module
+    fields = {"settings": module["SETTINGS"], "quick": module["QUICK"]}
     fields |= {name: module[name] for name in ("plan", "summarize", "tabulate", "draw", "label") if name in module}
     name = Path(module["__file__"]).stem.replace("_", "-")
     experiment = Experiment(name, module["__doc__"], **fields | given)
@@ -93,7 +93,6 @@ def _option(key: str) -> str:
 
 
 def show(stage: str, done: int, total: int) -> None:
-    """Progress as a line per tenth on stderr."""
     if done % max(1, total // 10) == 0:
         _tell(f"{stage}: {done} of {total}")
 
@@ -156,9 +155,9 @@ def python(*words: object) -> Any:
     with tempfile.TemporaryFile("w+") as output, watch() as spent:
         process = subprocess.Popen([sys.executable, *map(str, words)], stdout=output)
         _, status, usage = os.wait4(process.pid, 0)
-        if os.waitstatus_to_exitcode(status):
-            sys.exit(f"python {' '.join(map(str, words[:3]))} ended with {os.waitstatus_to_exitcode(status)}")
-        process.returncode = 0
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            sys.exit(f"python {' '.join(map(str, words[:3]))} ended with {process.returncode}")
         output.seek(0)
         spent.text, spent.peak_mib = output.read(), round(usage.ru_maxrss / 1024)
     spent.cpu_s = usage.ru_utime + usage.ru_stime
@@ -169,11 +168,9 @@ class watch:  # noqa: N801
     """Seconds from start to stop, or of a block: ``wall_s``, and ``cpu_s`` of all threads of this process."""
 
     def start(self) -> None:
-        """From here."""
         self.began = time.perf_counter(), time.process_time()
 
     def stop(self, *_: object) -> None:
-        """To here."""
         self.wall_s, self.cpu_s = time.perf_counter() - self.began[0], time.process_time() - self.began[1]
 
     def __enter__(self) -> Self:
@@ -182,19 +179,19 @@ class watch:  # noqa: N801
 
     __exit__ = stop
 
-    def ms(self) -> dict[str, float]:
-        """Both in milliseconds."""
-        return {"wall_ms": 1000 * self.wall_s, "cpu_ms": 1000 * self.cpu_s}
+
+def cpu_seconds(repeats: int, work: Callable[..., object], *args: Any, **kwargs: Any) -> list[float]:
+    """CPU time of this thread, of each repeat after one to warm up."""
+    times = [time.thread_time()]
+    for _ in range(repeats + 1):
+        work(*args, **kwargs)
+        times.append(time.thread_time())
+    return np.diff(times)[1:].tolist()
 
 
 def values_of(outcome: Outcome) -> Settings:
     """What a part found, its arrays left out."""
     return {name: value for name, value in outcome.items() if not isinstance(value, np.ndarray)}
-
-
-def only_part(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
-    """The summary of a benchmark of one part: what it found."""
-    return values_of(outcomes[0][1])
 
 
 def grouped(outcomes: Outcomes, single: str) -> dict[Any, list[Settings]]:

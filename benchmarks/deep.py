@@ -7,8 +7,6 @@ leave-one-out scores of the training images of splits 0 and 1, in trials without
 weight, k and the penalty of the regression on training images of split 0. Training images of one split are among the
 test images of others. benchmarks/deep_choice.py repeats the main comparisons with a record.
 
-    python benchmarks/deep.py --train 15
-    python benchmarks/deep.py --train 30
     python benchmarks/deep.py --train 15 --methods fused     # a record of its own: results/deep-fused-15.json
 """
 
@@ -21,7 +19,7 @@ from common import benchmark, full, make, parts_over, table, values_of, watch
 from sklearn.linear_model import LogisticRegression
 
 from lnbnn.descriptors import make_descriptor
-from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings, inside
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings
 from lnbnn.lab.parts import accuracy, truth_of
 from lnbnn.params import preset_params
 from lnbnn.reading.extraction import features_of
@@ -44,7 +42,6 @@ QUICK: Settings = {"n_train": 3, "n_test": 2, "seeds": [0], "n_timed": 2}
 
 
 def plan(settings: Settings) -> list[Part]:
-    """One part per method and split."""
     parts = []
     for name in settings["methods"]:
         own = {key: settings[key] for key in ("n_train", "n_test", "seeds")} | {"method": name}
@@ -85,10 +82,10 @@ def cpu_times(classifier: Any, paths: list[str], *, by_stage: bool) -> dict[str,
     spent = {"all": whole}
     if by_stage:
         with watch() as spent["read and extract"]:
-            features = [classifier.query_features(path) for path in paths]
+            vectors = [classifier.query_vectors(path) for path in paths]
         with watch() as spent["search"]:
-            for found in features:
-                classifier.index_.search(inside.query_vectors(classifier, found), classifier.n_neighbors + 1)
+            for asked in vectors:
+                classifier.index_.search(asked, classifier.n_neighbors + 1)
     return {name: round(1000 * one.cpu_s / len(paths), 2) for name, one in spent.items()}
 
 
@@ -116,7 +113,7 @@ def pooled(lab: Lab, settings: Settings) -> Outcome:
     return {"accuracy": {name: accuracy(found, truth) for name, found in scores.items()}}
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     """By split: the accuracy of each row of the table, and what else each method said."""
     splits: dict[int, dict[str, Any]] = {}
     for part, outcome in outcomes:
@@ -134,11 +131,11 @@ def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     }
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     return table("on EfficientNet-Lite0 | accuracy, %", [[name, cell] for name, cell in _cells(results).items()])
 
 
-def _cells(results: dict[str, Any]) -> dict[str, str]:
+def _cells(results: Results) -> dict[str, str]:
     spreads = results["accuracy_sd"]
     means = results["accuracy_mean"].items()
     return {row: f"{mean:.1f}" if spreads[row] is None else f"{mean:.1f} ± {spreads[row]:.1f}" for row, mean in means}
@@ -166,7 +163,6 @@ def render(read: Callable[[str], Any]) -> str:
 
 
 def label(settings: Settings) -> str:
-    """All methods are one record; fewer have one of their own."""
     names = settings["methods"] if len(settings["methods"]) < len(METHODS) else []
     return "-".join(["deep", *names, str(settings["n_train"])])
 

@@ -11,7 +11,7 @@ from common import benchmark, grouped, make, parts_over, table
 from deep import DEEP, FUSED
 
 from lnbnn.data.splits import split_images
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.lab.parts import accuracy, truth_of
 
 
@@ -55,12 +55,12 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return {"accuracy": accuracy(scores, truth_of(classifier, held))}
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     found = {name: [one["accuracy"] for one in runs] for name, runs in grouped(outcomes, "trial").items()}
     return {"accuracy_mean": {name: round(statistics.mean(of), 2) for name, of in found.items()}, "accuracy": found}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     rows = [[name, f"{value:.1f}"] for name, value in results["accuracy_mean"].items()]
     return table("trial | held-out accuracy, %", rows)
 

@@ -4,20 +4,18 @@ The images are the built-in photographs at 300 px: nothing is downloaded. Where 
 DenseSIFTDescriptor is timed too, one scale after the other.
 """
 
-import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from statistics import median
-from typing import Any
 
 import cv2
 import numpy as np
-from common import benchmark, parts_over, table
+from common import benchmark, cpu_seconds, parts_over, table
 
 from lnbnn import DenseSIFT
 from lnbnn.data.toy import PHOTOS, load_photos
-from lnbnn.files.images import resize_longest
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings
+from lnbnn.files.images import resize
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 
 GRID: Settings = {"bin_sizes": [4, 6, 9], "step_px": 3, "longest_side": 300}
 HAS_KORNIA = find_spec("kornia") is not None and find_spec("torch") is not None
@@ -26,21 +24,24 @@ QUICK: Settings = {"photos": ["camera"], "repeats": 1}
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
-    """Time all of them on every photograph."""
     cv2.setNumThreads(1)
-    grid, repeats = settings["grid"], settings["repeats"]
+    grid = settings["grid"]
     ours, theirs, photos = DenseSIFT(**grid), cv2.SIFT_create(), load_photos()
     kornia = kornia_sift(grid) if settings["kornia"] else None
+
+    def cpu_ms(work: Callable[..., object], *args: object) -> float:
+        return round(1000 * median(cpu_seconds(settings["repeats"], work, *args)), 2)
+
     rows = []
     for name in settings["photos"]:
-        image = resize_longest(photos[name], grid["longest_side"])
+        image = resize(photos[name], grid["longest_side"])
         features = ours.extract(image)
         # OpenCV's bins are 1.5 times a keypoint's size, ours a quarter of a patch's side: these are the same patches.
         places = zip(*(features.xy * features.size).T.tolist(), (features.scale / 6).tolist(), strict=True)
         keypoints = [cv2.KeyPoint(x, y, size) for x, y, size in places]
-        row = {"photo": name, "n_descriptors": len(features), "ours_ms": median_ms(repeats, ours.extract, image)}
-        row["opencv_ms"] = median_ms(repeats, theirs.compute, image, keypoints)
-        rows.append(row | ({"kornia_ms": median_ms(repeats, kornia, image)} if kornia else {}))
+        row = {"photo": name, "n_descriptors": len(features), "ours_ms": cpu_ms(ours.extract, image)}
+        row["opencv_ms"] = cpu_ms(theirs.compute, image, keypoints)
+        rows.append(row | ({"kornia_ms": cpu_ms(kornia, image)} if kornia else {}))
         lab.progress("timing", len(rows), len(settings["photos"]))
     return {"photos": rows}
 
@@ -61,17 +62,7 @@ def kornia_sift(grid: Settings) -> Callable[[np.ndarray], object]:
     return extract
 
 
-def median_ms(repeats: int, work: Callable[..., object], *arguments: object) -> float:
-    """Median CPU milliseconds of a few repeats, after one to warm up; everything runs on this thread."""
-    times = []
-    for _ in range(repeats + 1):
-        begin = time.process_time()
-        work(*arguments)
-        times.append(1000 * (time.process_time() - begin))
-    return round(median(times[1:]), 2)
-
-
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     rows = outcomes[0][1]["photos"]
     ratios = [row["opencv_ms"] / row["ours_ms"] for row in rows]
     results = {f"{who}_ms_median": round(median(row[f"{who}_ms"] for row in rows), 2) for who in ("ours", "opencv")}
@@ -83,7 +74,7 @@ def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return results | {"photos": rows}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     names = {"lnbnn": "ours_ms_median", "OpenCV": "opencv_ms_median", "kornia": "kornia_ms_median"}
     rows = [[name, f"{results[field]:.1f}"] for name, field in names.items() if field in results]
     return table("dense SIFT of | CPU ms per image", rows)

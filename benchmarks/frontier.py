@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from common import benchmark, parts_over, table
 
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings, inside
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.lab.axes import new_plot, plain_log
 from lnbnn.lab.parts import share_right
+from lnbnn.methods.matching import image_of_id
 from lnbnn.params import preset_params
 from lnbnn.reading.extraction import features_of
 
@@ -68,17 +69,17 @@ def measure(lab: Lab, model: Any, asked: tuple[str, ...], point: list[Any], ever
     model.index_.set_search(n_probes, factor)
 
     def work(vectors: np.ndarray, own: range) -> np.ndarray:
-        is_asked = inside.image_of_id(own.start) % every == 0
-        return inside.estimated_totals(model, vectors, own) if is_asked else np.zeros(len(model.classes_))
+        is_asked = image_of_id(own.start) % every == 0
+        return model.matching_.estimated_totals(vectors, own) if is_asked else np.zeros(len(model.classes_))
 
-    found = inside.leave_each_out(model, work, lab.progress)[::every]
-    truth = inside.places(model)[::every]
+    found = model.matching_.leave_each_out(work, lab.progress)[::every]
+    truth = model.places_[::every]
     times = []
     for path in asked:
         begin = time.thread_time()
         features = features_of(path, model.descriptor_)
         middle = time.thread_time()
-        inside.scores(model, features)
+        model.decision_function([features])
         times.append([1000 * (middle - begin), 1000 * (time.thread_time() - middle)])
     extraction, classification = zip(*times, strict=True)
     return {
@@ -92,7 +93,7 @@ def measure(lab: Lab, model: Any, asked: tuple[str, ...], point: list[Any], ever
     }
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     points = [{"grid": part.settings["grid"], **point} for part, found in outcomes for point in found["points"]]
     presets = {}
     for place, point in enumerate(points):
@@ -101,7 +102,7 @@ def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return {"points": points, "presets": presets}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     names = {place: f"preset `{name}`" for name, place in results["presets"].items()}
     rows = []
     for place, point in sorted(enumerate(results["points"]), key=lambda pair: -pair[1]["accuracy"]):
@@ -113,8 +114,7 @@ def tabulate(results: dict[str, Any]) -> str:
     return table(f"{header} | CPU ms: extract | CPU ms: classify |", rows)
 
 
-def draw(results: dict[str, Any]) -> Any:
-    """The points, the presets among them named."""
+def draw(results: Results) -> Any:
     figure, axes = new_plot("CPU ms per image, descriptors to answer", "held-out accuracy, %", size=(7, 4.2))
     for grid, marker in (("balanced", "o"), ("fast", "s"), ("paper", "^")):
         chosen = [point for point in results["points"] if point["grid"] == grid]

@@ -3,16 +3,15 @@
 Caltech 101, the default index. Draws docs/images/growth.png, with the fits t = a + b log2(n) to the curves.
 """
 
-import time
 from typing import Any
 
 import numpy as np
-from common import benchmark, parts_over, table, watch
+from common import benchmark, cpu_seconds, parts_over, table, watch
 
 from lnbnn.descriptors import make_descriptor
 from lnbnn.features import append_location
 from lnbnn.indexes import make_index
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.lab.axes import new_plot
 from lnbnn.reading.extraction import features_of
 
@@ -50,16 +49,17 @@ def measure(images: list[np.ndarray], asked: list[np.ndarray], settings: Setting
         index.add(vectors, (number << 20) + np.arange(len(vectors)))
     with watch() as building:
         index.build()
-    rounds = []
-    for _ in range(settings["repeats"] + 1):
-        begin = time.thread_time()
+
+    def search() -> None:
         for vectors in asked:
             index.search(vectors, settings["n_neighbors"] + 1)
-        rounds.append(1e6 * (time.thread_time() - begin) / (len(asked) * settings["queries_an_image"]))
+
+    n_queries = len(asked) * settings["queries_an_image"]
+    us = [1e6 * seconds / n_queries for seconds in cpu_seconds(settings["repeats"], search)]
     return {
         "n_descriptors": len(index),
-        "us_a_descriptor": round(min(rounds[1:]), 2),
-        "us_a_descriptor_worst": round(max(rounds[1:]), 2),
+        "us_a_descriptor": round(min(us), 2),
+        "us_a_descriptor_worst": round(max(us), 2),
         "build_s": round(building.wall_s, 1),
         "build_cpu_s": round(building.cpu_s, 1),
         "index": index.describe(),
@@ -67,7 +67,7 @@ def measure(images: list[np.ndarray], asked: list[np.ndarray], settings: Setting
     }
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     """Each curve with t = a + b log2(n) and t = a n^p by least squares."""
     results = {}
     for part, found in outcomes:
@@ -85,7 +85,7 @@ def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return results
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     texts = []
     for name, curve in results.items():
         words, points = name.removeprefix("by_"), curve["points"]
@@ -100,8 +100,7 @@ def tabulate(results: dict[str, Any]) -> str:
     return "\n".join(texts)
 
 
-def draw(results: dict[str, Any]) -> Any:
-    """Both curves with their logarithms."""
+def draw(results: Results) -> Any:
     names = {"by_descriptors": "reference descriptors", "by_classes": "classes, 15 images each"}
     figure, panels = new_plot("", "CPU microseconds per query descriptor", size=(8, 3.2), n_panels=2, share_y=True)
     for axes, (name, curve) in zip(panels, results.items(), strict=True):

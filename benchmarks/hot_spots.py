@@ -18,7 +18,7 @@ from typing import Any
 from common import HERE, benchmark, parts_over, table
 
 from lnbnn.data.folder import write_list
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 
 SETTINGS: Settings = {"n_train": 15, "n_test": 3, "seed": 0, "samples_a_second": 250, "min_share": 1.0}
 QUICK: Settings = {"n_train": 3, "n_test": 2}
@@ -26,7 +26,6 @@ FRAME = re.compile(r"^(?P<function>\S+) \((?P<file>.*):(?P<line>\d+)\)$")
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
-    """Fit a model and watch its answers."""
     lnbnn = [sys.executable, "-m", "lnbnn"]
     watch = ["py-spy", "record", "--format", "raw", "--rate", str(settings["samples_a_second"])]
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +53,7 @@ def lines_of(stacks: str) -> list[list[Any]]:
     return [[function, text, count] for (function, text), count in counts.most_common()]
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     """Shares of the time in per cent; lines with little of it are left out."""
     lines = outcomes[0][1]["lines"]
     total = sum(count for _, _, count in lines)
@@ -62,7 +61,7 @@ def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return {"n_samples": total, "lines": [row for row in rows if row["share"] >= settings["min_share"]]}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     rows = []
     for row in results["lines"]:
         function = row["function"].removeprefix("lnbnn.").removesuffix(".<locals>.<listcomp>")

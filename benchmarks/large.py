@@ -18,7 +18,7 @@ from common import benchmark, parts_over, show, table, values_of, watch
 import lnbnn
 from lnbnn.data.folder import LabelledImages
 from lnbnn.indexes import make_index
-from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings, of_classes
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings, of_classes
 from lnbnn.model.folder import is_model
 
 FITTED: Settings = {"n_classes": 101, "n_train": 15, "n_test": 15, "seed": 0, "preset": "paper"}
@@ -47,7 +47,6 @@ def apart(work: Any, *args: Any) -> Any:
 
 
 def fit_model(lab: Lab, settings: Settings) -> Outcome:
-    """Fit and save the model."""
     train, _ = lab.split_of(settings)
     images = of_classes(train, sorted(set(train.labels))[: settings["n_classes"]])
     folder = lab.path(Part("large fit", settings, fit_model, timed=True)).with_suffix("")
@@ -131,18 +130,17 @@ def _read(folder: Path, query_budget: int, barrier: Any, queue: Any) -> None:
     lines = [line.split() for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]]
     mib = {name.rstrip(":"): int(value) // 1024 for name, value, _ in lines}
     barrier.wait()
-    private, shared = (mib[f"{kind}_Clean"] + mib[f"{kind}_Dirty"] for kind in ("Private", "Shared"))
-    queue.put((private, shared, tuple(answers)))
+    queue.put((*(mib[f"{kind}_Clean"] + mib[f"{kind}_Dirty"] for kind in ("Private", "Shared")), tuple(answers)))
 
 
 STEPS = {"flann": (flann, False), "opening": (opening, True), "readers": (readers, False)}
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     return {part.kind.removeprefix("large "): values_of(found) for part, found in outcomes}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     fit, flann, opening, readers = (results[name] for name in ("fit", "flann", "opening", "readers"))
     ways = ((f"lnbnn, {fit['threads']} threads", fit), ("FLANN, 4 trees, 1 thread", flann))
     rows = [[words, f"{found['index_cpu_s']:.0f}", f"{found['index_s']:.0f}"] for words, found in ways]

@@ -4,8 +4,6 @@ One image is added, relabelled and removed, again and again: from the command li
 Python process (one transaction each, on the disk when it returns). With --loaded also what it takes a loaded model to
 follow, and the same changes in memory. Wall time and CPU time: on a busy machine only the second says much. The model
 is made once and kept in runs/.
-
-    python benchmarks/living.py --repeats 7
 """
 
 import json
@@ -19,7 +17,7 @@ from common import benchmark, parts_over, python, table, values_of, watch
 from large import model_of
 
 import lnbnn
-from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings
 from lnbnn.model.changes import list_images
 
 FITTED = ("n_train", "n_test", "seed", "params")
@@ -29,7 +27,6 @@ LABEL, OTHER = "a new class", "another class"
 
 
 def make_model(lab: Lab, settings: Settings) -> Outcome:
-    """Fit the model and save it beside the outcome."""
     model = lab.fit("local-nbnn", settings["params"], lab.split_of(settings)[0], keep_features=False)
     model.save(lab.path(Part("living model", settings, make_model)).with_suffix(""), overwrite=True)
     return {"n_images": len(model.images_)}
@@ -49,7 +46,10 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
         runs["loaded"] = [in_memory(model, *loaded, path) for path in in_python][1:]
     images = list_images(model)
     found = {"n_images": len(images), "n_descriptors": sum(image.n_descriptors for image in images)}
-    times = {part: [{name: spent.ms() for name, spent in one.items()} for one in done] for part, done in runs.items()}
+    times = {
+        part: [{name: [spent.wall_s, spent.cpu_s] for name, spent in one.items()} for one in done]
+        for part, done in runs.items()
+    }
     return {**found, "load_average": os.getloadavg()[0], "runs": times}
 
 
@@ -92,19 +92,19 @@ def in_memory(folder: Path, follower: Any, model: Any, path: str) -> dict[str, A
     return found | {"partial_fit": partial_fit, "relabel": relabel, "remove": remove}
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     """Median, least and most of each change, to three figures."""
     found = values_of(outcomes[0][1])
     for part, done in found.pop("runs").items():
         found[part] = {}
-        for name, unit in product(done[0], ("wall_ms", "cpu_ms")):
-            values = [one[name][unit] for one in done]
+        for name, (place, unit) in product(done[0], enumerate(("wall_ms", "cpu_ms"))):
+            values = [1000 * one[name][place] for one in done]
             spread = {"median": median(values), "least": min(values), "most": max(values)}
             found[part].setdefault(name, {})[unit] = {word: float(f"{value:.3g}") for word, value in spread.items()}
     return found
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     rows = []
     for name in ("add", "relabel", "remove"):
         command, process = results["command"][name], results["process"][name]

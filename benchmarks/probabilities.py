@@ -2,17 +2,13 @@
 
 Local NBNN and the spatial pyramid with soft assignment on 20 classes, 15 training and 15 test images each. Temperatures
 and weights come from the training images alone.
-
-    python benchmarks/probabilities.py --seeds 0
 """
-
-from typing import Any
 
 import numpy as np
 from common import benchmark, make, mean_of, parts_over, table, values_of
 
 from lnbnn.features import UNIT_LENGTH
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.lab.parts import accuracy, truth_of
 from lnbnn.model.calibration import expected_calibration_error, fuse, log_probabilities, negative_log_likelihood
 from lnbnn.reading.extraction import features_of
@@ -53,12 +49,12 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return found
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     runs = [values_of(found) for _, found in outcomes]
     return {**{name: mean_of([one[name] for one in runs], 3) for name in NAMES}, "runs": runs}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     rows = []
     for name, shown in NAMES.items():
         row = results[name]

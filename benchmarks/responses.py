@@ -3,8 +3,6 @@
 Cross-validated accuracy on the training images (their responses leave the image itself out) is what chooses; the
 accuracy on the test images stands beside it and chooses nothing. The searches are those of `lnbnn reproduce table2`,
 found in runs/ when that was run.
-
-    python benchmarks/responses.py --train 15 --seed 0
 """
 
 from functools import partial
@@ -13,7 +11,7 @@ from typing import Any
 
 from common import benchmark, table
 
-from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings, table2
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings, table2
 from lnbnn.lab.parts import accuracy, response_rows, responses_part
 from lnbnn.methods.machines import MACHINES, best_c_and_blend, held_out_scores, linear_machines
 from lnbnn.methods.responses import RESPONSES
@@ -61,7 +59,7 @@ def compute(searched: Part, lab: Lab, settings: Settings) -> Outcome:
     return {"rows": rows}
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     """Of each input: the accuracy of its totals themselves, and of machines on each response."""
     results: dict[str, Any] = {}
     for part, found in outcomes:
@@ -74,7 +72,7 @@ def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return results
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     rows = []
     for name, found in results.items():
         plain = found["input"]

@@ -6,7 +6,6 @@ of lnbnn).
 """
 
 import statistics
-from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -17,16 +16,15 @@ from common import benchmark, parts_over, table, watch
 
 from lnbnn import LocalNBNN
 from lnbnn.indexes import make_index
-from lnbnn.lab import Lab, Outcome, Settings, inside
+from lnbnn.lab import Lab, Outcome, Results, Settings
 from lnbnn.lab.axes import new_plot
 from lnbnn.lab.parts import share_right, truth_of
 from lnbnn.scoring import local_nbnn_updates
 
 N_NEIGHBORS = 10
-Search = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # query vectors -> distances and rows of the nearest
 
 
-def by_index(name: str, params: Settings, vectors: np.ndarray) -> Search:
+def by_index(name: str, params: Settings, vectors: np.ndarray) -> Any:
     """One of our backends: the default one, or the paper's four randomized kd-trees."""
     index = make_index(name, params)
     index.add(vectors, np.arange(len(vectors)))
@@ -34,14 +32,14 @@ def by_index(name: str, params: Settings, vectors: np.ndarray) -> Search:
     return lambda queries: index.search(queries, N_NEIGHBORS + 1)
 
 
-def faiss_flat(vectors: np.ndarray) -> Search:
+def faiss_flat(vectors: np.ndarray) -> Any:
     """Exact, by matrix products."""
     index = faiss.IndexFlatL2(vectors.shape[1])
     index.add(vectors.astype(np.float32))
     return lambda queries: index.search(queries.astype(np.float32), N_NEIGHBORS + 1)
 
 
-def hnsw(vectors: np.ndarray) -> Search:
+def hnsw(vectors: np.ndarray) -> Any:
     """hnswlib's graph, at the settings of its README."""
     import hnswlib
 
@@ -53,7 +51,7 @@ def hnsw(vectors: np.ndarray) -> Search:
     return lambda queries: index.knn_query(queries.astype(np.float32), k=N_NEIGHBORS + 1)[::-1]
 
 
-def scikit_learn(vectors: np.ndarray) -> Search:
+def scikit_learn(vectors: np.ndarray) -> Any:
     """sklearn.neighbors as it comes, an image at a time."""
     from sklearn.neighbors import NearestNeighbors
 
@@ -61,8 +59,8 @@ def scikit_learn(vectors: np.ndarray) -> Search:
     return lambda queries: index.kneighbors(queries.astype(np.float32))
 
 
-# name -> how to build it, how many images it is asked about (slow ones: fewer), the package it needs
-WAYS: dict[str, tuple[Callable[[np.ndarray], Search], int, str]] = {
+# what is built: query vectors -> distances and rows of the nearest; how many images it is asked about; its package
+WAYS: dict[str, tuple[Any, int, str]] = {
     "lnbnn": (partial(by_index, "faiss", {}), 1000, "faiss"),
     "FLANN, 4 trees, 128 checks": (partial(by_index, "flann", {"checks": 128}), 1000, "pyflann_ibeis"),
     "FLANN, 4 trees, 1024 checks": (partial(by_index, "flann", {"checks": 1024}), 45, "pyflann_ibeis"),
@@ -72,8 +70,8 @@ WAYS: dict[str, tuple[Callable[[np.ndarray], Search], int, str]] = {
 }
 INSTALLED = {name: n_images for name, (_, n_images, package) in WAYS.items() if find_spec(package) is not None}
 SETTINGS: Settings = {"n_classes": 6, "n_queries": 500, "seed": 0, "n_train": 15, "n_test": 15, "ways": INSTALLED}
-QUICK: Settings = {"n_classes": 2, "n_queries": 50, "n_train": 3, "n_test": 2}
-QUICK["ways"] = {"lnbnn": 4, "FAISS flat (exact)": 2}
+WAYS_QUICK = {"lnbnn": 4, "FAISS flat (exact)": 2}
+QUICK: Settings = {"n_classes": 2, "n_queries": 50, "n_train": 3, "n_test": 2, "ways": WAYS_QUICK}
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
@@ -81,8 +79,8 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     train, test = lab.split_of(settings, lab.shuffled_classes(settings["seed"])[: settings["n_classes"]])
     model = LocalNBNN(query_budget=settings["n_queries"], stop_confidence=None).fit(train.paths, train.labels)
     vectors = model.index_.vectors_of(range(1 << 62))
-    labels = np.repeat(inside.places(model), [image.n_descriptors for image in model.images_])
-    queries = [inside.query_vectors(model, path) for path in test.paths]
+    labels = np.repeat(model.places_, [image.n_descriptors for image in model.images_])
+    queries = [model.query_vectors(path) for path in test.paths]
     truth = truth_of(model, test)
     rows: list[dict[str, Any]] = []
     for name, n_images in settings["ways"].items():
@@ -97,7 +95,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     model.set_params(query_budget=LocalNBNN().query_budget, stop_confidence=LocalNBNN().stop_confidence)
     images = [model.query_features(path) for path in test.paths]
     with watch() as stopping:  # when the lead is sure, as the default settings do
-        answers = np.array([np.argmax(inside.scores(model, image)) for image in images])
+        answers = np.array([np.argmax(model.decision_function([image])[0]) for image in images])
     ms = round(1000 * stopping.cpu_s / len(images), 2)
     return {
         "n_classes": settings["n_classes"],
@@ -135,7 +133,7 @@ def measure(build: Any, vectors: np.ndarray, labels: np.ndarray, images: list[np
     return row, np.array(answers)
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     rows = []
     for row in results["ways"]:
         figures = [f"{row['us_a_descriptor']:,.0f}", f"{row['times_ours']:,.1f}", f"{row['build_cpu_s']:,.1f}"]
@@ -150,8 +148,7 @@ def tabulate(results: dict[str, Any]) -> str:
     )
 
 
-def draw(results: dict[str, Any]) -> Any:
-    """One bar per way, on a logarithmic axis."""
+def draw(results: Results) -> Any:
     rows = results["ways"][::-1]
     words = f"CPU microseconds per query descriptor, {results['n_descriptors'] / 1e6:.1f} million indexed"
     figure, axes = new_plot(words, size=(7.5, 3.2))

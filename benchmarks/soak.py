@@ -1,8 +1,6 @@
 """The long form of the tests of changing models: signals, failing calls, power cuts, damage, forgery, random changes.
 
 Each part stops at its share of the time even if it has not done all it was asked for, and is run again every time.
-
-    python benchmarks/soak.py --minutes 15
 """
 
 import json
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 from common import HERE, benchmark, parts_over, values_of
 
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.lab.base import markdown_table
 
 ROUNDS: dict[str, tuple[str, list[str]]] = {  # one round of each part, repeated with other seeds
@@ -62,18 +60,14 @@ def script_rounds(part: str, until: float, seed: int) -> dict[str, Any]:
             done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"{part}, round {totals['rounds']}: {done.stderr[-4000:]}")
-        totals["rounds"] += 1
-        add_up(totals, json.loads(done.stdout.splitlines()[-1]))
+        totals = added(totals, {"rounds": 1} | json.loads(done.stdout.splitlines()[-1]))
     return totals
 
 
-def add_up(totals: dict[str, Any], found: dict[str, Any]) -> None:
-    """Add counts, those within counts too."""
-    for name, value in found.items():
-        if isinstance(value, dict):
-            add_up(totals.setdefault(name, {}), value)
-        else:
-            totals[name] = totals.get(name, 0) + value
+def added(first: Results, second: Results) -> Results:
+    """The sums of counts, of those within counts too."""
+    sums = {n: added(first.get(n, {}), v) if isinstance(v, dict) else first.get(n, 0) + v for n, v in second.items()}
+    return first | sums
 
 
 def random_steps(part: str, until: float, seed: int) -> dict[str, Any]:
@@ -110,11 +104,11 @@ def approximate_steps(part: str, until: float, seed: int) -> dict[str, Any]:
     return {"sequences": n_rounds * len(lost), "most_recall_lost": most}
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     return {part.settings["part"]: values_of(found) for part, found in outcomes}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     """What was done and how often, one row per kind; a single loss would have ended the run without a record."""
     killed, signaled, faults = results["kills"]["killed"], results["signals"]["signaled"], results["faults"]
     models, sent = results["models"], signaled["sent"]

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from lnbnn.classifiers.trained import SoftSpatialPyramid
 from lnbnn.descriptors import make_descriptor
 from lnbnn.features import ImageFeatures
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.methods.kernel_svm import fit_one_vs_all
 from lnbnn.methods.pyramid.codebook import Codebook, make_codebook
 from lnbnn.methods.pyramid.coding import Codes, soft_weights
@@ -37,24 +37,19 @@ CHOICES: list[
 ]
 USUAL = [CHOICES[0], CHOICES[3]]
 CHOSEN = ("n_nearest_words", "beta", "pooling", "level_weights", "norm")
-SIZES = {"n_words": SoftSpatialPyramid().n_words, "n_samples": SoftSpatialPyramid().n_samples}
-SETTINGS: Settings = {
-    **SIZES,
-    **{"n_train": 15, "n_test": 15, "seeds": [0], "n_folds": 5, "descriptor": "dense-sift"},
-    "penalties": [1.0, 10.0, 100.0],  # values of C
-    "grids": {
-        "defaults": {"choices": CHOICES},
-        "every 6 px": {"descriptor_params": {"step_px": 6}, "choices": USUAL},
-        "bins 4 6 9 14 21": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14, 21]}, "choices": USUAL},
-        "bins 6 9 14 21 31": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21, 31]}, "choices": USUAL},
-    },
+GRIDS: dict[str, Settings] = {
+    "defaults": {"choices": CHOICES},
+    "every 6 px": {"descriptor_params": {"step_px": 6}, "choices": USUAL},
+    "bins 4 6 9 14 21": {"descriptor_params": {"bin_sizes": [4, 6, 9, 14, 21]}, "choices": USUAL},
+    "bins 6 9 14 21 31": {"descriptor_params": {"bin_sizes": [6, 9, 14, 21, 31]}, "choices": USUAL},
 }
-QUICK: Settings = {"n_train": 5, "n_test": 1, "n_words": 32, "n_samples": 4000}
-QUICK["grids"] = {"defaults": {"choices": USUAL}}
+SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seeds": [0], "n_folds": 5, "penalties": [1.0, 10.0, 100.0]}
+SETTINGS |= {name: getattr(SoftSpatialPyramid(), name) for name in ("n_words", "n_samples")}
+SETTINGS |= {"descriptor": "dense-sift", "grids": GRIDS}
+QUICK: Settings = {"n_train": 5, "n_test": 1, "n_words": 32, "grids": {"defaults": {"choices": USUAL}}}
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
-    """Every choice with one grid."""
     train, _ = lab.split_of(settings)
     labels = np.unique(train.labels, return_inverse=True)[1]
     descriptor = make_descriptor(settings["descriptor"], settings["descriptor_params"])
@@ -92,11 +87,11 @@ def cross_validate(kernel: np.ndarray, labels: np.ndarray, C: float, settings: S
     return n_right / len(labels)
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     return {part.settings["grid"]: found["rows"] for part, found in outcomes}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     first, *others = results.items()
     rows = [[_words(row), f"{row['accuracy_by_C']['10.0']:.1f}"] for row in first[1]]
     for grid, tried in others:

@@ -3,24 +3,22 @@
 A model of some classes of Caltech 101 at the default settings is made and saved.
 """
 
-import json
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
-from common import benchmark, parts_over, python, table, watch
+from common import benchmark, cpu_seconds, parts_over, python, table, watch
 from large import apart
 from large import opening as open_model
 
-from lnbnn.files.images import decode_gray, read_bytes
+from lnbnn.files.images import read_gray
 from lnbnn.indexes.faiss_kmeans import one_thread
 from lnbnn.indexes.selection import rerank
-from lnbnn.lab import Lab, Outcome, Settings, inside
+from lnbnn.lab import Lab, Outcome, Results, Settings
 from lnbnn.scoring import local_nbnn_updates
 
 SETTINGS: Settings = {"n_classes": 30, "n_train": 15, "n_test": 1, "seed": 0, "preset": "balanced"}
@@ -41,7 +39,6 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
         adding = [one_more(classifier, path) for path in test.paths[: settings["n_added"]]]
         opening = [apart(open_model, model, settings) for _ in repeats]
         answers = [python("-m", "lnbnn", "predict", model, test.paths[0], "--format", "json") for _ in repeats]
-        json.loads(answers[0].text)
         bytes_on_disk = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
     return {
         "stages": stages(classifier, test.paths),
@@ -62,23 +59,21 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
 def stages(classifier: Any, paths: tuple[str, ...]) -> dict[str, float]:
     """CPU time of each stage of an answer: medians over the images, an image's best of a few repeats."""
     index = classifier.index_
-    structure, rows, n_probes = index._structure, index._require_table().parts, index._n_probes()
-    in_tree = faiss.SearchParametersIVF(nprobe=index._n_branches())
-    wide = faiss.SearchParametersIVF(nprobe=n_probes, quantizer_params=in_tree)
+    structure, rows, wide = index._structure, (index._table.stored, index._table.added), index._parameters(None)
+    in_tree, n_probes = wide.quantizer_params, wide.nprobe
     tree = faiss.downcast_index(structure.quantizer)
     found = []
     for path in paths:
-        gray = decode_gray(read_bytes(path), 300, name=path)
+        gray = read_gray(path, 300)
         features = classifier.query_features(path)
-        asked = inside.query_vectors(classifier, features)
+        asked = classifier.query_vectors(features)
         vectors = np.ascontiguousarray(asked[:: max(1, len(asked) // 250)][:250])
         widened, n = index._widen(vectors), len(vectors)
-        distances, ids = index.search(vectors, 11)
-        labels = inside.places_of_ids(classifier, ids).astype(np.int32)
+        distances, labels = classifier.matching_.neighbors(vectors)
         with one_thread():
             candidates = structure.search(widened, 44, params=wide)[1]
             row = {
-                "read_and_decode_ms": best(lambda: decode_gray(read_bytes(path), 300, name=path)) / 1000,  # noqa: B023
+                "read_and_decode_ms": best(lambda: read_gray(path, 300)) / 1000,  # noqa: B023
                 "extract_ms": best(classifier.descriptor_.extract, gray) / 1000,
                 "nearest_lists_us": best(tree.search, widened, n_probes, params=in_tree) / n,
                 "lists_and_codes_us": best(structure.search, widened, 44, params=wide) / n,
@@ -86,24 +81,19 @@ def stages(classifier: Any, paths: tuple[str, ...]) -> dict[str, float]:
         row["compare_again_us"] = best(rerank, vectors, *rows, candidates, 11) / n
         row["score_us"] = best(lambda: local_nbnn_updates(distances, labels, 10).totals(len(classifier.classes_))) / n  # noqa: B023
         row["whole_search_us"] = best(index.search, vectors, 11) / n
-        row["answer_ms"] = best(inside.scores, classifier, features, repeats=1) / 1000
+        row["answer_ms"] = best(classifier.decision_function, [features]) / 1000
         found.append(row)
     return {name: round(statistics.median(row[name] for row in found), 2) for name in found[0]}
 
 
-def best(work: Callable[..., object], *args: Any, repeats: int = 4, **kwargs: Any) -> float:
+def best(work: Callable[..., object], *args: Any, **kwargs: Any) -> float:
     """CPU microseconds of the best of a few repeats."""
-    times = []
-    for _ in range(repeats):
-        begin = time.thread_time()
-        work(*args, **kwargs)
-        times.append(1e6 * (time.thread_time() - begin))
-    return min(times)
+    return 1e6 * min(cpu_seconds(3, work, *args, **kwargs))
 
 
 def one_more(classifier: Any, path: str) -> float:
     """CPU milliseconds of taking the descriptors of one more image into the index, extraction left out."""
-    vectors = inside.vectors_of(classifier, path)
+    vectors = classifier.matching_.vectors(classifier.image_features(path))
     ids = ((len(classifier.images_) + 1000) << 20) + np.arange(len(vectors))
     with watch() as adding:
         classifier.index_.add(vectors, ids)
@@ -111,7 +101,7 @@ def one_more(classifier: Any, path: str) -> float:
     return 1000 * adding.cpu_s
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     stages = results["stages"]
     rows = {
         "reading and decoding a file": f"{stages['read_and_decode_ms']:.1f} ms",

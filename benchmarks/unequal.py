@@ -1,24 +1,18 @@
 """Unequal classes on purpose: Caltech 101 with 5 training images in half of the classes and 25 in the rest.
 
 Each seed chooses classes and images; each choice is run twice, so that every class is once small and once large.
-
-    python benchmarks/unequal.py --seeds 0 1
-
-The defaults of nbnn-affine are chosen by benchmarks/unequal_choice.py, or:
-
-    python benchmarks/unequal.py --choose
+The defaults of nbnn-affine are chosen by benchmarks/unequal_choice.py, which --choose runs.
 """
 
 import sys
 from collections import Counter
 from statistics import mean
-from typing import Any
 
 import numpy as np
 from common import benchmark, make, mean_of, parts_over, run, table, values_of
 
 from lnbnn.data.folder import LabelledImages
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.trust.evaluation import evaluate
 
 GRID = {"bin_sizes": [8, 16], "step_px": 10}
@@ -27,7 +21,6 @@ METHODS = {
     "nbnn": ["nbnn", MODEL],
     "nbnn-affine": ["nbnn-affine", MODEL],
     "local-nbnn": ["local-nbnn", MODEL],
-    "local-nbnn, normalize_classes": ["local-nbnn", MODEL | {"normalize_classes": True}],
 }
 SIZES: Settings = {"n_classes": 20, "n_train_small": 5, "n_train_large": 25, "n_test": 15}
 SETTINGS: Settings = {**SIZES, "seeds": [0, 1], "swaps": [False, True], "methods": METHODS}
@@ -65,12 +58,12 @@ def classes_of(data: LabelledImages, settings: Settings) -> list[str]:
     return np.random.default_rng(settings["seed"]).permutation(enough)[: settings["n_classes"]].tolist()
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     runs = [values_of(found) for _, found in outcomes]
     return {**{name: mean_of([one[name] for one in runs], 2) for name in settings["methods"]}, "runs": runs}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     methods = {name: row for name, row in results.items() if name != "runs"}
     rows = [[f"`{name}`", *(f"{row[measure]:.1f}" for measure in MEASURES)] for name, row in methods.items()]
     header = "method | all | small classes | large classes | answers to large"

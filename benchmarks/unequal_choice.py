@@ -14,7 +14,7 @@ from unequal import SETTINGS as TESTED
 
 from lnbnn.descriptors import make_descriptor
 from lnbnn.features import append_location
-from lnbnn.lab import Lab, Outcome, Outcomes, Part, Settings
+from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings
 from lnbnn.methods.affine_correction import apply_affine, fit_affine
 from lnbnn.reading.extraction import features_of
 
@@ -25,8 +25,8 @@ SETTINGS |= {"balances": [0.0, 0.25, 0.5, 0.75, 1.0]}
 SETTINGS["tolerance"] = 0.5  # points of accuracy within which settings count as equal: the most even answers decide
 QUICK: Settings = {**SMALL, "n_held_out": 2, "draws": [0], "tested_seeds": [0], "regularizations": [0.01]}
 CHOSEN = ("left_out", "balance", "regularization")
+# what is left out while an image of the training set is searched for
 WAYS = {None: "no correction (`nbnn`)", "own": "the image", "one of each class": "one of each class"}
-"""What is left out while an image of the training set is searched for."""
 
 
 def distances(lab: Lab, settings: Settings) -> Outcome:
@@ -106,7 +106,7 @@ def left_out(way: str, train: list[np.ndarray], to_classes: Callable[..., list[f
             yield to_classes(image, [np.delete(m, place % len(m)) if short else m for m, short in pairs])
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     """The mean of each setting over all trials; of the equally accurate ones the most even."""
     rows = []
     for place, setting in enumerate(outcomes[0][1]["tried"]):
@@ -119,7 +119,7 @@ def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return {"chosen": chosen, "settings": rows, "n_trials": len(found)}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     rows = []
     for row in results["settings"]:
         if row["regularization"] in (None, results["chosen"]["regularization"]):

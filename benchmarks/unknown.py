@@ -3,8 +3,6 @@
 The model knows 50 classes of 15 training images and is calibrated on these alone. It is asked for test images of its
 classes, and for images of the 51 classes that it has never seen; another seed is another choice of classes and images.
 Draws docs/images/unknown.png.
-
-    python benchmarks/unknown.py --presets deep --seeds 0 1 2
 """
 
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 from common import benchmark, grouped, mean_of, parts_over, store_for, table
 
-from lnbnn.lab import Lab, Outcome, Outcomes, Settings, of_classes
+from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings, of_classes
 from lnbnn.lab.axes import BLUE, RED, new_plot
 from lnbnn.model.calibration import expected_calibration_error
 
@@ -49,12 +47,12 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     }
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     found = {name: {"mean": mean_of(runs), "runs": runs} for name, runs in grouped(outcomes, "preset").items()}
     return {"rates": settings["rates"], "presets": found}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     rows = []
     for name, found in results["presets"].items():
         for place, rate in enumerate(results["rates"]):
@@ -65,8 +63,7 @@ def tabulate(results: dict[str, Any]) -> str:
     return table(header, rows) + "\n![The rate asked for and the share accepted](images/unknown.png)\n"
 
 
-def draw(results: dict[str, Any]) -> Any:
-    """The rate that was asked for against the share of unknown images accepted, and what it costs the known ones."""
+def draw(results: Results) -> Any:
     rates = 100 * np.array(results["rates"])
     figure, (left, right) = new_plot("--reject, %", size=(9.6, 4.2), n_panels=2)
     left.plot([0, 100], [0, 100], color="#999999", lw=1, ls="--", label="as promised")

@@ -10,8 +10,7 @@ from lnbnn.lab.records import RunRecord, read_record
 
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (HERE / "docs").glob("*.md")))
-OF_MANY = {"presets": "caltech101", "deep": "deep"}
-"""Blocks made from several records, by a benchmark's function ``render``."""
+OF_MANY = {"presets": "caltech101", "deep": "deep"}  # blocks made from several records, by a function ``render``
 
 
 def main() -> None:

@@ -1,6 +1,9 @@
 """The paper's experiments: results by hand, parts that are kept, and every experiment run on a few images."""
 
+import hashlib
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,19 +14,25 @@ from typer.testing import CliRunner
 from lnbnn.classifiers.kernels import LocalNBNNKernel
 from lnbnn.cli import app
 from lnbnn.data.folder import scan_folder
+from lnbnn.descriptors.root_sift import RootSIFT
 from lnbnn.errors import InvalidInputError
-from lnbnn.lab import EXPERIMENTS, Experiment, Lab, Part, get_experiment
+from lnbnn.lab import EXPERIMENTS, Experiment, Lab, Part, get_experiment, of_classes
 from lnbnn.lab.base import markdown_table, mean_sd
 from lnbnn.lab.figure_k import summarize as summarize_k
 from lnbnn.lab.figure_scaling import growth
 from lnbnn.lab.parts import accuracy, full_params, kernel_part, per_class, responses_part
 from lnbnn.lab.records import read_record
+from lnbnn.lab.reproduce import chosen_settings, reproduce, start_in_background
 from lnbnn.lab.table1 import summarize as summarize_table1
 from lnbnn.lab.table1 import tabulate as tabulate_table1
 from lnbnn.lab.table2 import SETTINGS as TABLE2
 from lnbnn.lab.table2 import plan as plan_table2
 from lnbnn.lab.table2 import summarize as summarize_table2
 from lnbnn.lab.table2 import tabulate as tabulate_table2
+from lnbnn.trust.figures import save_figure
+from lnbnn.version import __version__
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
 @pytest.fixture
@@ -37,23 +46,23 @@ def lab(tmp_path):
 def counted(calls, value=1.0, **settings):
     """A part that notes each time it is computed."""
 
-    def compute(lab):
+    def compute(lab, own):
+        assert own == settings
         calls.append(settings)
         return {"value": np.array(value)}
 
     return Part("counted", settings, compute)
 
 
-def sum_of(parts):
+def sum_of(parts, **paper):
     return Experiment(
         name="sum",
         title="",
         settings={},
-        quick={},
-        paper={},
         plan=lambda settings: parts,
         summarize=lambda settings, outcomes: {"sum": float(sum(arrays["value"] for _, arrays in outcomes))},
         tabulate=lambda results: "",
+        paper=paper,
     )
 
 
@@ -77,7 +86,7 @@ def test_a_damaged_part_is_computed_again(lab):
 def test_a_run_that_was_stopped_goes_on(lab):
     calls = []
 
-    def fail(lab):
+    def fail(lab, settings):
         raise KeyboardInterrupt
 
     first = counted(calls, seed=0, n_train=2, n_test=1)
@@ -96,7 +105,7 @@ def test_a_run_that_was_stopped_goes_on(lab):
 
 def test_splits_are_listed_and_disjoint(lab):
     part = counted([], seed=3, n_train=2, n_test=2)
-    record = lab.run(sum_of([part]), {}, command="x")
+    record = lab.run(sum_of([part], sum=3), {}, command="x")
     assert list(record.results["splits"]) == ["gratings-2-2-seed3"]
     lists = json.loads((lab.runs / "splits" / "gratings-2-2-seed3.json").read_text(encoding="utf-8"))
     assert (len(lists["train"]), len(lists["test"])) == (6, 6)
@@ -235,15 +244,13 @@ def test_finished_parts_make_a_record_of_their_own(lab):
 
     def part(seed):
         return Part(
-            "count", {"n_train": 4, "n_test": 2, "seed": seed}, lambda lab: done.append(seed) or {"x": np.array(seed)}
+            "count", {"n_train": 4, "n_test": 2, "seed": seed}, lambda *_: done.append(seed) or {"x": np.array(seed)}
         )
 
     experiment = Experiment(
         name="count",
         title="",
         settings={},
-        quick={},
-        paper={},
         plan=lambda settings: [part(seed) for seed in (0, 1, 2)],
         summarize=lambda settings, outcomes: {"x": [int(arrays["x"]) for _, arrays in outcomes]},
         tabulate=str,
@@ -290,3 +297,89 @@ def test_bad_names_and_places(arguments, message, tmp_path, monkeypatch):
     assert result.exit_code != 0
     assert message in str(result.exception)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_keeps_arrays_and_plain_values(lab):
+    part = Part("both", {}, lambda lab, settings: {"x": np.arange(3), "rows": [{"a": (1, None)}]})
+    for _ in range(2):
+        found = lab.get(part)
+        assert found["x"].tolist() == [0, 1, 2]
+        assert found["rows"] == [{"a": [1, None]}]
+        assert float(found["seconds"]) >= 0
+
+
+def test_a_part_is_computed_again_when_asked(lab):
+    calls = []
+    told = []
+    experiment = sum_of([counted(calls, seed=0)])
+    lab.run(experiment, {}, command="x")
+    lab.run(experiment, {}, command="x", again=True, on_part=told.append)
+    assert (len(calls), told[0].kept) == (2, False)
+    assert str(told[0]).startswith("[1/1] counted, split 0: ")
+
+
+def test_keys_of_parts_do_not_change(lab):
+    """Parts kept by a version before are found: the key is this, and times add the code and the machine to it."""
+    params = full_params("local-nbnn", {})
+    plain = Part("every-k", {"n_train": 4, "seed": 0, "params": params}, None)
+    key = json.dumps(["0.1.0", "gratings", 18, "every-k", plain.settings], sort_keys=True)
+    name = f"every-k-4-images-split-0-{hashlib.sha256(key.encode()).hexdigest()[:12]}.npz"
+    if __version__ == "0.1.0":
+        assert lab.path(plain).name == name
+    assert lab.path(replace(plain, timed=True)) != lab.path(plain)
+
+
+def test_another_version_of_a_descriptor_is_another_part(lab, monkeypatch):
+    nested = Part("x", {"members": {"a": ["nbnn", {"descriptor": "root-sift"}]}}, None)
+    none = Part("x", {"members": {"a": ["nbnn", {"k": 1}]}}, None)
+    before = lab.path(nested), lab.path(none)
+    monkeypatch.setattr(RootSIFT, "version", 7)
+    assert lab.path(nested) != before[0]
+    assert lab.path(none) == before[1]
+
+
+def test_times_are_found_again_by_the_same_code_only(lab, monkeypatch):
+    part = Part("x", {}, None, timed=True)
+    before = lab.path(part)
+    assert lab.path(part) == before
+    monkeypatch.setattr("lnbnn.lab.lab._code_digest", lambda: "other code")
+    assert lab.path(part) != before
+
+
+def test_splits_of_some_classes_are_those_of_all(lab):
+    settings = {"n_train": 3, "n_test": 2, "seed": 1}
+    some = lab.shuffled_classes(1)[:2]
+    whole, part = lab.split_of(settings), lab.split_of(settings, some)
+    assert [of_classes(side, some) for side in whole] == list(part)
+    assert sorted(lab.shuffled_classes(1)) == sorted(set(lab.data.labels))
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if get_experiment(name).draw])
+def test_figures_are_drawn_from_the_records(name, tmp_path):
+    record = read_record(RESULTS / f"{name}.json")
+    figure = get_experiment(name).draw(record.results)
+    assert figure.axes[0].get_xlabel()
+    save_figure(figure, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+def test_reproduce_from_python(lab, tmp_path):
+    calls = []
+    done = reproduce(sum_of([counted(calls, seed=0)]), {}, lab, command="x", output=tmp_path)
+    assert (done.path.name, done.picture) == ("sum-gratings.json", None)
+    assert read_record(done.path) == done.record
+
+
+def test_settings_of_the_first_splits_and_of_one_column():
+    table2 = get_experiment("table2")
+    settings = chosen_settings(table2, splits=1, train=30)
+    assert (settings["seeds"], settings["seeds_nbnn"], settings["n_train"]) == ([0], [0], [30])
+    assert table2.settings["seeds"] == [0, 1, 2, 3, 4]
+    with pytest.raises(InvalidInputError, match="table2 has columns of 15 or 30 images; got 7"):
+        chosen_settings(table2, train=7)
+
+
+def test_a_process_in_the_background_writes_its_log(tmp_path):
+    process, log = start_in_background(["--version"], tmp_path / "runs")
+    assert process.wait() == 0
+    assert log.read_text(encoding="utf-8").strip().endswith(__version__)

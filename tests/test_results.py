@@ -16,12 +16,11 @@ HERE = Path(__file__).resolve().parent.parent
 RECORDS = sorted((HERE / "results").glob("*.json"))
 
 
+sys.path.append(str(HERE / "benchmarks"))
+
+
 def _write_tables():
-    sys.path.insert(0, str(HERE / "benchmarks"))
-    try:
-        return importlib.import_module("write_tables")
-    finally:
-        sys.path.pop(0)
+    return importlib.import_module("write_tables")
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)

@@ -103,7 +103,7 @@ class LocalNBNN(MatchingClassifier):
             Squared distances, and classes as their places in ``classes_``; inf and -1 where fewer were found.
         """
         matching = cast(LocalMatching, self.matching_)
-        return matching.neighbors(matching.vectors(self.query_features(image)))
+        return matching.neighbors(self.query_vectors(image))
 
     def check_settings(self) -> None:
         super().check_settings()

@@ -43,10 +43,13 @@ class MatchingClassifier(Classifier):
         """The features of a query image that are searched for: all of them, or an even choice within the budget."""
         return self.matching_.query_features(self.image_features(image))
 
+    def query_vectors(self, image: ImageLike) -> NDArray[np.generic]:
+        """The vectors that are searched for: :meth:`query_features` with size and location appended."""
+        return self.matching_.vectors(self.query_features(image))
+
     def updates(self, image: ImageLike) -> Updates:
         """What each descriptor of :meth:`query_features` adds to the total of each class."""
-        matching = self.matching_
-        return matching.updates_of(matching.vectors(self.query_features(image)))
+        return self.matching_.updates_of(self.query_vectors(image))
 
     def totals(self, X: Sequence[ImageLike], *, progress: Progress = no_progress) -> NDArray[np.float64]:
         """The paper's totals, shape (n_images, n_classes): what the updates sum to, lower is better."""

@@ -67,7 +67,7 @@ class NBNN(MatchingClassifier):
         ndarray of shape (n_descriptors, n_classes); inf where a class's index found none
         """
         matching = cast(ClassMatching, self.matching_)
-        return matching.class_distances(matching.vectors(self.query_features(image)))
+        return matching.class_distances(self.query_vectors(image))
 
 
 @settings_class

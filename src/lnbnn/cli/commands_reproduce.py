@@ -54,7 +54,7 @@ def reproduce(
         check_folder(folder)
     if background:
         process, log = start_in_background([word for word in sys.argv[1:] if word != "--background"], runs)
-        say(f"process {process} works in the background; follow it with: tail -f {log}")
+        say(f"process {process.pid} works in the background; follow it with: tail -f {log}")
         return
     images = find_images(dataset, data, runs, quick=quick, note=note)
     set_name = dataset + "-quick" * quick

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Results, Settings
 from lnbnn.lab.lab import Lab, PartStatus, of_classes
 from lnbnn.params import resolve
 
-__all__ = [
-    "EXPERIMENTS",
-    "Experiment",
-    "Lab",
-    "Outcome",
-    "Outcomes",
-    "Part",
-    "PartStatus",
-    "Settings",
-    "get_experiment",
-    "of_classes",
-]
+__all__ = ["EXPERIMENTS", "Experiment", "Lab", "Outcome", "Outcomes", "Part", "PartStatus", "Results", "Settings"]
+__all__ += ["get_experiment", "of_classes"]
 
 EXPERIMENTS: dict[str, str] = {
     "table1": "lnbnn.lab.table1:EXPERIMENT",
@@ -31,5 +21,4 @@ EXPERIMENTS: dict[str, str] = {
 
 def get_experiment(name: str) -> Experiment:
     """The experiment of this name."""
-    found: Experiment = resolve(EXPERIMENTS, name, "experiment")
-    return found
+    return resolve(EXPERIMENTS, name, "experiment")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["BLUE", "CURVES", "RED", "new_plot", "plain_log", "plain_ticks"]
 
@@ -24,7 +21,7 @@ CURVES = {  # color, marker, words
 
 def new_plot(
     xlabel: str, ylabel: str = "", *, size: tuple[float, float] = (6.4, 4.2), n_panels: int = 1, share_y: bool = False
-) -> tuple[Figure, Any]:
+) -> tuple[Any, Any]:
     """A figure and its axes, or the list of them; matplotlib is loaded here and not before."""
     from matplotlib.figure import Figure
 

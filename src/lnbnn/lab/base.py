@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from lnbnn.lab.lab import Lab
 
-__all__ = ["Experiment", "Outcome", "Outcomes", "Part", "Settings", "markdown_table", "mean_sd"]
+__all__ = ["Experiment", "Outcome", "Outcomes", "Part", "Results", "Settings", "markdown_table", "mean_sd"]
 
 Settings: TypeAlias = dict[str, Any]
 """Plain values, as JSON has them."""
+
+Results: TypeAlias = dict[str, Any]
+"""What an experiment found, as its record has it."""
 
 Outcome: TypeAlias = dict[str, Any]
 """What a part found, kept in one file: arrays, and plain values as JSON has them."""
@@ -88,11 +89,11 @@ class Experiment:
     title: str
     settings: Settings
     plan: Callable[[Settings], list[Part]]
-    summarize: Callable[[Settings, Outcomes], dict[str, Any]]
-    tabulate: Callable[[dict[str, Any]], str]
+    summarize: Callable[[Settings, Outcomes], Results]
+    tabulate: Callable[[Results], str]
     quick: Settings = field(default_factory=dict)
     paper: Mapping[str, Any] = field(default_factory=dict)
-    draw: Callable[[dict[str, Any]], Figure] | None = None
+    draw: Callable[[Results], Any] | None = None
     dataset: str = "caltech101"
     label: Callable[[Settings], str] | None = None
     source: str = "\n{}\n"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lnbnn.lab.axes import RED, new_plot, plain_ticks
-from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table, mean_sd
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Results, Settings, markdown_table, mean_sd
 from lnbnn.lab.lab import Lab
 from lnbnn.lab.parts import accuracy, full_params, truth_of
 from lnbnn.reading.extraction import features_of
 from lnbnn.scoring import local_nbnn_updates
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["EXPERIMENT"]
 
@@ -25,13 +22,8 @@ SETTINGS: Settings = {
     "n_neighbors": [1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 400],
     "params": {"scale_weight": 0.0, "query_budget": 300, "index_params": {"n_probes": 8}},
 }
-QUICK: Settings = {
-    "n_train": 4,
-    "n_test": 4,
-    "seeds": [0],
-    "n_neighbors": [1, 3, 10, 30, 100],
-    "params": {"scale_weight": 0.0, "query_budget": 100},
-}
+QUICK: Settings = {"n_train": 4, "n_test": 4, "seeds": [0], "n_neighbors": [1, 3, 10, 30, 100]}
+QUICK["params"] = {"scale_weight": 0.0, "query_budget": 100}
 PAPER = {"best k": "about 10", "at several hundred": "back to NBNN"}
 
 
@@ -55,7 +47,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return {"truth": truth_of(classifier, test), "totals": np.array(lab.ask(work, test.paths), dtype=np.float32)}
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     """The accuracy of each split at every k, and the k with the best mean."""
     curves = {
         str(k): [accuracy(-arrays["totals"][:, place], arrays["truth"]) for _, arrays in outcomes]
@@ -65,13 +57,13 @@ def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return {"accuracy": curves, "best_k": int(best)}
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     """One column per k."""
     curves = results["accuracy"]
     return markdown_table(["k", *curves], [["accuracy, %", *(mean_sd(values) for values in curves.values())]])
 
 
-def draw(results: dict[str, Any]) -> Figure:
+def draw(results: Results) -> Any:
     """Accuracy against k: the mean over the splits and one standard deviation."""
     figure, axes = new_plot("k, neighbors retrieved from the merged index", "mean per-class accuracy, %")
     ks = np.array([int(k) for k in results["accuracy"]])

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.lab.axes import CURVES, new_plot, plain_log, plain_ticks
-from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Results, Settings, markdown_table
+from lnbnn.lab.figure_computation import SPARSE
 from lnbnn.lab.lab import Lab, of_classes
 from lnbnn.lab.parts import full_params, timed_totals
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 __all__ = ["EXPERIMENT"]
 
-_SPARSE = {"bin_sizes": [6, 9, 14, 21], "step_px": 8}
-
-SETTINGS: Settings = {
-    "n_train": 15,
-    "n_test": 12,
-    "seed": 0,
-    "n_classes": [2, 4, 8, 16, 32, 64, 101, 256],
-    "params": {"descriptor_params": _SPARSE, "scale_weight": 0.0, "query_budget": 250},
-    "runs": [
-        ["local-nbnn", "faiss", {}],
-        ["local-nbnn", "flann", {"checks": 128}],
-        ["nbnn", "flann", {"checks": 128}],
-    ],
-}
-QUICK: Settings = {
-    "n_train": 4,
-    "n_test": 4,
-    "n_classes": [2, 4, 6],
-    "params": {"descriptor_params": _SPARSE, "scale_weight": 0.0, "query_budget": 60},
-}
+SETTINGS: Settings = {"n_train": 15, "n_test": 12, "seed": 0, "params": SPARSE | {"query_budget": 250}}
+SETTINGS["n_classes"] = [2, 4, 8, 16, 32, 64, 101, 256]
+SETTINGS["runs"] = [
+    ["local-nbnn", "faiss", {}],
+    ["local-nbnn", "flann", {"checks": 128}],
+    ["nbnn", "flann", {"checks": 128}],
+]
+QUICK: Settings = {"n_train": 4, "n_test": 4, "n_classes": [2, 4, 6], "params": SPARSE | {"query_budget": 60}}
 PAPER = {"ratio at 256 classes": "100", "nbnn": "linear", "local-nbnn": "logarithmic"}
 
 
@@ -65,7 +51,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return {"n_classes": np.array(counts), "image_seconds": np.array(seconds)}
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     """Median CPU milliseconds at each number of classes, how they grow, and the ratio at the right end."""
     curves = []
     for part, arrays in outcomes:
@@ -102,7 +88,7 @@ def growth(n_classes: NDArray[np.float64], cpu_ms: NDArray[np.float64]) -> dict[
     return found
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     """One row per method and index."""
     curves = results["curves"]
     counts = [f"{n} classes" for n in curves[0]["n_classes"]]
@@ -114,7 +100,7 @@ def tabulate(results: dict[str, Any]) -> str:
     return markdown_table(["method", "index", *counts, "grows as n^p, p", "times NBNN's speed"], rows)
 
 
-def draw(results: dict[str, Any]) -> Figure:
+def draw(results: Results) -> Any:
     """CPU time per image against the number of classes, with the exponent of each curve's growth."""
     figure, axes = new_plot("number of classes", "CPU milliseconds per image")
     for curve in results["curves"]:

@@ -6,9 +6,10 @@ import functools
 import hashlib
 import json
 import os
+import re
 import resource
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,8 +32,7 @@ from lnbnn.version import __version__
 
 __all__ = ["Lab", "PartStatus", "of_classes"]
 
-_FIRST_VERSIONS = {"dense-sift": 2}
-"""Versions of descriptors, where not 1, that stand in no key: those of the first parts ever kept."""
+_FIRST_VERSIONS = {"dense-sift": 2}  # of descriptors, where not 1, that stand in no key: of the first parts ever kept
 
 _Item = TypeVar("_Item")
 
@@ -58,15 +58,8 @@ class PartStatus:
 class Lab:
     """The data and the run folder of a series of experiments.
 
-    Parameters
-    ----------
-    dataset : str
-        Name of the data set, for keys and records.
-    data : LabelledImages
-    runs : path
-        Folder of features, finished parts and split lists. What is in it is not computed again.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)`` within a part.
+    ``dataset`` is the name of the data in keys and records. ``runs`` is a folder of features, finished parts and split
+    lists: what is in it is not computed again. ``progress(stage, done, total)`` is called within a part.
     """
 
     def __init__(
@@ -86,8 +79,6 @@ class Lab:
         self.store = FeatureStore(self.runs / "features")
         (self.runs / "parts").mkdir(exist_ok=True)
 
-    # ---- what parts are computed with ---------------------------------------------------------------------------
-
     def split(self, n_train: int, n_test: int, seed: int) -> tuple[LabelledImages, LabelledImages]:
         """Training and test images of a seed; the first ``n_train`` and the next ``n_test`` of a class's own order."""
         return split_images(self.data, n_train=n_train, n_test=n_test, seed=seed)
@@ -101,8 +92,7 @@ class Lab:
 
     def shuffled_classes(self, seed: int) -> list[str]:
         """The classes in the order of a seed."""
-        order: list[str] = np.random.default_rng(seed).permutation(sorted(set(self.data.labels))).tolist()
-        return order
+        return np.random.default_rng(seed).permutation(sorted(set(self.data.labels))).tolist()
 
     def fit(
         self, method: str, params: Settings, images: LabelledImages, *, keep_features: bool = True, **changes: Any
@@ -119,8 +109,6 @@ class Lab:
             found.append(one)
             self.progress("classifying", len(found), len(items))
         return found
-
-    # ---- parts --------------------------------------------------------------------------------------------------
 
     def get(self, part: Part, *, again: bool = False) -> Outcome:
         """The outcome of a part: read from the run folder, or computed and put there."""
@@ -146,14 +134,12 @@ class Lab:
 
     def path(self, part: Part) -> Path:
         """The file of a part's outcome, named by all that it depends on; without suffix: a folder of its own."""
-        key = [__version__, self.dataset, len(self.data), part.kind, part.settings, *_newer_descriptors(part.settings)]
-        if part.timed:
-            key.append([versions(), cpu_name(), _code_digest()])
+        key = [__version__, self.dataset, len(self.data), part.kind, part.settings]
+        key += _newer_descriptors(json.dumps(part.settings))
+        key += [versions(), cpu_name(), _code_digest()] if part.timed else []
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
         name = part.title.replace(", ", "-").replace(" ", "-")
         return self.runs / "parts" / f"{name}-{digest}.npz"
-
-    # ---- experiments --------------------------------------------------------------------------------------------
 
     def run(
         self,
@@ -168,12 +154,7 @@ class Lab:
     ) -> RunRecord:
         """Do an experiment, part by part, and make its record.
 
-        Parameters
-        ----------
-        finished : bool, default=False
-            Do no work: the record is of the parts that are done.
-        again : bool, default=False
-            Compute every part, whether it is done or not.
+        If ``finished``, no work is done and the record is of the parts that are; if ``again``, every part is computed.
         """
         parts = experiment.plan(settings)
         if finished:
@@ -212,10 +193,8 @@ class Lab:
         wanted = {tuple(part.settings[key] for key in keys) for part in parts if all(k in part.settings for k in keys)}
         found = {}
         for n_train, n_test, seed in sorted(wanted):
-            lists = [
-                [Path(path).parent.name + "/" + Path(path).name for path in images.paths]
-                for images in self.split(n_train, n_test, seed)
-            ]
+            split = self.split(n_train, n_test, seed)
+            lists = [["/".join(Path(path).parts[-2:]) for path in images.paths] for images in split]
             if set(lists[0]) & set(lists[1]):
                 raise InvalidInputError("an image is in the training and in the test list of one split.")
             text = json.dumps({"train": lists[0], "test": lists[1]}, indent=0)
@@ -246,24 +225,14 @@ def _unpacked(arrays: dict[str, NDArray[Any]]) -> Outcome:
     return {**arrays, **values}
 
 
-def _newer_descriptors(settings: Settings) -> list[dict[str, int]]:
+def _newer_descriptors(settings: str) -> list[dict[str, int]]:
     """The versions of the descriptors named in settings that are newer than the first."""
     found = {}
-    for name in sorted(set(_descriptors(settings))):
+    for name in sorted(set(re.findall(r'"descriptor": "([^"]+)"', settings))):
         version = resolve(DESCRIPTORS, name, "descriptor").version
         if version != _FIRST_VERSIONS.get(name, 1):
             found[name] = version
     return [found] if found else []
-
-
-def _descriptors(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("descriptor"), str):
-            yield value["descriptor"]
-        value = list(value.values())
-    if isinstance(value, list):
-        for entry in value:
-            yield from _descriptors(entry)
 
 
 @functools.cache

@@ -13,27 +13,17 @@ from numpy.typing import NDArray
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.data.folder import LabelledImages
 from lnbnn.indexes import make_index
-from lnbnn.lab import inside
 from lnbnn.lab.base import Outcome, Part, Settings
 from lnbnn.lab.lab import Lab
+from lnbnn.methods.kernel import totals_by_cell
 from lnbnn.methods.machines import train_machines
 from lnbnn.methods.responses import own_and_response
 from lnbnn.params import plain, resolve
 from lnbnn.reading.extraction import features_of
 from lnbnn.trust.evaluation import mean_per_class
 
-__all__ = [
-    "accuracy",
-    "full_params",
-    "kernel_part",
-    "per_class",
-    "response_rows",
-    "responses_part",
-    "scores_part",
-    "share_right",
-    "timed_totals",
-    "truth_of",
-]
+__all__ = ["accuracy", "full_params", "kernel_part", "per_class", "response_rows"]
+__all__ += ["responses_part", "scores_part", "share_right", "timed_totals", "truth_of"]
 
 
 def responses_part(method: str, split: dict[str, int], params: Settings) -> Part:
@@ -51,12 +41,12 @@ def _responses(method: str, lab: Lab, settings: Settings) -> Outcome:
     classifier = lab.fit(method, settings["params"], train)
 
     def work(vectors: NDArray[np.generic], own: range | None) -> NDArray[np.float64]:
-        return np.append(inside.totals_by_cell(classifier, vectors, own, levels=2), len(vectors))
+        return np.append(totals_by_cell(classifier.matching_, vectors, own, levels=2), len(vectors))
 
     def ask(path: str) -> NDArray[np.float64]:
-        return work(inside.query_vectors(classifier, features_of(path, classifier.descriptor_, lab.store)), None)
+        return work(classifier.query_vectors(features_of(path, classifier.descriptor_, lab.store)), None)
 
-    known = inside.leave_each_out(classifier, work, lab.progress)
+    known = classifier.matching_.leave_each_out(work, lab.progress)
     found = np.stack(lab.ask(ask, test.paths))
     shape = (-1, 5, len(classifier.classes_))
     return {

@@ -99,8 +99,8 @@ def reproduce(
     return Reproduced(record, path, picture)
 
 
-def start_in_background(arguments: Sequence[str], runs: Path) -> tuple[int, Path]:
-    """Start ``lnbnn`` with these arguments as a process that outlives this one; its number and its log."""
+def start_in_background(arguments: Sequence[str], runs: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start ``lnbnn`` with these arguments as a process that outlives this one; it, and its log."""
     runs.mkdir(parents=True, exist_ok=True)
     log = runs / f"reproduce-{time.strftime('%Y%m%d-%H%M%S')}.log"
     with open(log, "wb") as file:
@@ -112,4 +112,4 @@ def start_in_background(arguments: Sequence[str], runs: Path) -> tuple[int, Path
             start_new_session=True,
             env=os.environ,
         )
-    return process.pid, log
+    return process, log

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table, mean_sd
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Results, Settings, markdown_table, mean_sd
 from lnbnn.lab.lab import Lab
 from lnbnn.lab.parts import accuracy, full_params, truth_of
 from lnbnn.reading.extraction import features_of
@@ -27,12 +27,8 @@ SETTINGS: Settings = {
         "index_params": {"form": "ivf-4bit", "n_lists": 64, "n_probes": 2},
     },
 }
-QUICK: Settings = {
-    "n_train": 4,
-    "n_test": 4,
-    "seeds": [0, 1],
-    "params": {**SETTINGS["params"], "query_budget": 100, "index_params": None},
-}
+QUICK: Settings = {"n_train": 4, "n_test": 4, "seeds": [0, 1]}
+QUICK["params"] = {**SETTINGS["params"], "query_budget": 100, "index_params": None}
 PAPER = {"all": ("101", "55.2 ± 0.97"), "positive": ("55.0", "55.6 ± 1.17")}
 
 
@@ -63,7 +59,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     }
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     """Accuracies of each split and the mean number of increments per descriptor."""
     results: dict[str, Any] = {
         "accuracy": {name: [accuracy(-arrays[name], arrays["truth"]) for _, arrays in outcomes] for name in _FORMS}
@@ -77,7 +73,7 @@ def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
     return results
 
 
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     """Two rows, as in the paper."""
     rows = []
     for name, title in (("all", "full NBNN"), ("positive", "positive increments only")):

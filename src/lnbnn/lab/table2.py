@@ -5,51 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings, markdown_table, mean_sd
+from lnbnn.lab.base import Experiment, Outcomes, Part, Results, Settings, markdown_table, mean_sd
 from lnbnn.lab.parts import accuracy, kernel_part, per_class, responses_part, scores_part
 
 __all__ = ["EXPERIMENT"]
 
-_KERNELS: list[dict[str, Any]] = [  # the best cross-validated on Local NBNN responses; machines as published
-    {"response": "unit", "levels": 2},
-    {"machine": "svm"},
-]
+# the best cross-validated on Local NBNN responses; machines as published
+_KERNELS: list[Settings] = [{"response": "unit", "levels": 2}, {"machine": "svm"}]
 _NBNN_INDEX = {"form": "ivf-4bit", "n_lists": 128, "n_probes": 2}
-
 _LOCAL_NBNN = {"query_budget": 500, "index_params": {"n_probes": 32}}
-
-SETTINGS: Settings = {
-    "n_train": [15, 30],
-    "n_test": 15,
-    "seeds": [0, 1, 2, 3, 4],
-    "seeds_nbnn": [0, 1, 2],
-    "params": {  # by the method, and what is different about it
-        "local-nbnn": _LOCAL_NBNN,
-        "local-nbnn, sizes ignored": {**_LOCAL_NBNN, "scale_weight": 0.0},
-        "spm-hard": {},
-        "spm-soft": {},
-        "nbnn": {"query_budget": 500, "index_params": _NBNN_INDEX},
-    },
-    "kernels": _KERNELS,
+SETTINGS: Settings = {"n_train": [15, 30], "n_test": 15, "seeds": [0, 1, 2, 3, 4], "seeds_nbnn": [0, 1, 2]}
+SETTINGS["params"] = {  # by the method, and what is different about it
+    "local-nbnn": _LOCAL_NBNN,
+    "local-nbnn, sizes ignored": {**_LOCAL_NBNN, "scale_weight": 0.0},
+    "spm-hard": {},
+    "spm-soft": {},
+    "nbnn": {"query_budget": 500, "index_params": _NBNN_INDEX},
 }
-
-QUICK: Settings = {
-    "n_train": [3, 5],
-    "n_test": 3,
-    "seeds": [0],
-    "seeds_nbnn": [0],
-    "params": {
-        "local-nbnn": {"query_budget": 200},
-        "local-nbnn, sizes ignored": {"query_budget": 200, "scale_weight": 0.0},
-        "spm-hard": {"n_words": 64, "n_samples": 4000},
-        "spm-soft": {"n_words": 64, "n_samples": 4000},
-        "nbnn": {"query_budget": 100},
-    },
-    "kernels": _KERNELS,
+SETTINGS["kernels"] = _KERNELS
+QUICK: Settings = {"n_train": [3, 5], "n_test": 3, "seeds": [0], "seeds_nbnn": [0]}
+QUICK["params"] = {
+    "local-nbnn": {"query_budget": 200},
+    "local-nbnn, sizes ignored": {"query_budget": 200, "scale_weight": 0.0},
+    "spm-hard": {"n_words": 64, "n_samples": 4000},
+    "spm-soft": {"n_words": 64, "n_samples": 4000},
+    "nbnn": {"query_budget": 100},
 }
-
 PAPER = {  # at 15 and 30 images, as printed; the paper's methods ignore the sizes of patches
     "nbnn": ("63.2 ± 0.9", "70.3 ± 0.6"),
     "local-nbnn": ("66.1 ± 1.1", "71.9 ± 0.6"),
@@ -85,18 +67,21 @@ def plan(settings: Settings) -> list[Part]:
     return parts
 
 
-def summarize(settings: Settings, outcomes: Outcomes) -> dict[str, Any]:
+def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     """By number of training images and method: the accuracy of each split, their mean, and the classes'."""
     columns: dict[str, dict[str, Any]] = {}
     for part, arrays in outcomes:
         rows = columns.setdefault(str(part.settings["n_train"]), {})
+        row = rows.setdefault(_row_of(part), {"seeds": [], "accuracy": [], "per_class": [], "seconds": []})
         scores = arrays["scores"] if "scores" in arrays else -arrays["totals"][:, 0]
-        _add(rows, _row_of(part), part.settings["seed"], scores, arrays)
-    for rows in columns.values():
-        for row in rows.values():
-            row["mean"] = round(float(np.mean(row["accuracy"])), 2)
-            row["sd"] = round(float(np.std(row["accuracy"], ddof=1)), 2) if len(row["accuracy"]) > 1 else None
-            row["per_class"] = np.round(np.mean(row["per_class"], axis=0), 3).tolist()
+        row["seeds"].append(part.settings["seed"])
+        row["accuracy"].append(accuracy(scores, arrays["truth"]))
+        row["per_class"].append(per_class(scores, arrays["truth"]))
+        row["seconds"].append(round(float(arrays["seconds"]), 1))
+    for row in [row for rows in columns.values() for row in rows.values()]:
+        row["mean"] = round(float(np.mean(row["accuracy"])), 2)
+        row["sd"] = round(float(np.std(row["accuracy"], ddof=1)), 2) if len(row["accuracy"]) > 1 else None
+        row["per_class"] = np.round(np.mean(row["per_class"], axis=0), 3).tolist()
     return {"columns": columns}
 
 
@@ -107,15 +92,7 @@ def _row_of(part: Part) -> str:
     return part.kind.removesuffix("-responses") + ", svm" * is_svm + ", sizes ignored" * ignores_sizes
 
 
-def _add(rows: dict[str, Any], method: str, seed: int, scores: NDArray[Any], arrays: Outcome) -> None:
-    row = rows.setdefault(method, {"seeds": [], "accuracy": [], "per_class": [], "seconds": []})
-    row["seeds"].append(seed)
-    row["accuracy"].append(accuracy(scores, arrays["truth"]))
-    row["per_class"].append(per_class(scores, arrays["truth"]))
-    row["seconds"].append(round(float(arrays["seconds"]), 1))
-
-
-def tabulate(results: dict[str, Any]) -> str:
+def tabulate(results: Results) -> str:
     """One row per method; ours, the number of splits, and the paper's, for each number of training images."""
     columns = results["columns"]
     header = ["method"]

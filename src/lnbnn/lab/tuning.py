@@ -29,7 +29,7 @@ GRIDS: tuple[dict[str, Any], ...] = (
     {"bin_sizes": [4, 6, 9, 14, 21, 31], "step_px": 8},
     {"bin_sizes": [6, 9, 14, 21, 31], "step_px": 12},
 )
-"""Descriptors to try, the dearest first."""
+"""Descriptors to try, most expensive first."""
 
 LAYERS = ("deep", "deep@stage6")
 """Layers of the network that comes with a package to try."""
@@ -46,7 +46,7 @@ SEARCHES: tuple[dict[str, Any], ...] = (
     {"query_budget": 1000, "stop_confidence": 0.9, "index_params": {"n_probes": 2, "rerank_factor": 3}},
     {"query_budget": 500, "stop_confidence": 0.8, "index_params": {"n_probes": 2, "rerank_factor": 2}},
 )
-"""Ways to search to try, the dearest first."""
+"""Ways to search to try, most expensive first."""
 
 NETWORK_SEARCHES: tuple[dict[str, Any], ...] = ({}, {"n_neighbors": 20}, {"n_neighbors": 5})
 """The same for networks, whose few cells cost little to search: k."""
@@ -96,7 +96,7 @@ def tune(
 ) -> Iterator[Trial]:
     """Try settings on a third of the images with the others as the model; yields each trial as soon as it is known.
 
-    First every grid (of a network: every layer and size) with every location weight, searched in the dearest way; then
+    First every grid (of a network: every layer and size) with every location weight, searched in the first way; then
     the other ways to search, with the best weight of each grid. Grids that a fit of all images could not keep within
     ``max_memory`` (bytes) are left out. ``max_ms`` does not leave trials out: :func:`best_of` heeds it.
 
@@ -172,9 +172,7 @@ def _try(model: LocalNBNN, settings: dict[str, Any], asked: LabelledImages, memo
             features = features_of(path, model.descriptor_)
         except ImageReadError:
             return None, 0.0
-        answer = (
-            model.classes_[np.argmax(model.method_.scores(model.image_features(features)))] if len(features) else None
-        )
+        answer = model.classes_[np.argmax(model.decision_function([features]))] if len(features) else None
         return answer, 1000 * (time.thread_time() - start)
 
     found = list(map_in_order(work, asked.paths, model.n_jobs))

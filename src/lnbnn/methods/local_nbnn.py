@@ -27,10 +27,11 @@ class LocalMatching(MatchingMethod):
         self.index = make_index(settings.index, settings.index_params)
 
     def neighbors(
-        self, vectors: NDArray[np.generic], leave_out: LeaveOut = None
+        self, vectors: NDArray[np.generic], leave_out: LeaveOut = None, n: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Squared distances and classes (places, -1 for none) of the nearest neighbors of query vectors."""
-        distances, ids = self.index.search(vectors, int(self.settings.n_neighbors) + 1, leave_out=leave_out)
+        """Squared distances and classes (places, -1 for none) of the n (k + 1) nearest neighbors of query vectors."""
+        n = int(self.settings.n_neighbors) + 1 if n is None else n
+        distances, ids = self.index.search(vectors, n, leave_out=leave_out)
         images = image_of_id(ids)
         if images.size and (images.max() >= len(self._class_of_image) or images.min() < -1):
             raise ModelFormatError("the index holds images that the model does not; fit the model again.")
