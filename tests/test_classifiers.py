@@ -20,7 +20,7 @@ from synthetic import flat_image, grating, grating_set, make_features, small_sif
 
 from lnbnn import DenseSIFT, FeatureStore, LocalNBNN, load
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.base import cross_fitted_scores
+from lnbnn.classifiers.cross_fitting import cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError, UnknownNameError
 from lnbnn.methods import INCREMENTAL
 from lnbnn.params import resolve

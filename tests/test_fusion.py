@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from synthetic import flat_image, grating_set, small_sift
 
 from lnbnn import NBNN, AffineNBNN, LateFusion, LocalNBNN
-from lnbnn.classifiers.base import cross_fitted_scores
+from lnbnn.classifiers.cross_fitting import cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.model.calibration import fit_fusion_weights, log_probabilities
 from lnbnn.trust.evaluation import evaluate

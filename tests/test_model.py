@@ -14,7 +14,7 @@ from synthetic import flat_image, grating, grating_set, make_features
 
 from lnbnn import NBNN, AffineNBNN, LateFusion, LocalNBNN, load
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.base import cross_fitted_scores
+from lnbnn.classifiers.cross_fitting import cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.methods import INCREMENTAL
 from lnbnn.model.calibration import (

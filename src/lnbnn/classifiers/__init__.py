@@ -30,7 +30,7 @@ def load(path: str | os.PathLike[str], *, trust_network: bool = False) -> Classi
     the files of an open model: they are memory-mapped, and one that is cut short ends the process (SIGBUS). To put
     another model in its place, copy it beside and rename.
     """
-    from lnbnn.model.model import load_model
+    from lnbnn.model.opening import load_model
 
     model = load_model(path, trust_network=trust_network)
     classifier: Classifier = model.settings.with_model(model)

@@ -20,16 +20,17 @@ from lnbnn.features import ImageFeatures
 from lnbnn.methods.base import Method
 from lnbnn.model.answers import Answer
 from lnbnn.model.folder import open_model
-from lnbnn.model.model import Model, open_snapshot
+from lnbnn.model.model import Model
+from lnbnn.model.opening import open_snapshot
 from lnbnn.params import check_whole, plain
-from lnbnn.reading.extraction import ImageLike, Progress, name_of, no_progress
-from lnbnn.references import Reference, can_be_held_out, check_labels
+from lnbnn.reading.extraction import ImageLike, Progress, no_progress
+from lnbnn.references import Reference, check_labels
 
 if TYPE_CHECKING:
     from lnbnn.model.references_editor import ReferenceEditor
     from lnbnn.reading.store import FeatureStore
 
-__all__ = ["Classifier", "cross_fitted_scores", "settings_class"]
+__all__ = ["Classifier", "check_rate", "settings_class"]
 
 _Kind = TypeVar("_Kind")
 
@@ -77,7 +78,7 @@ class Classifier:
 
     def make_method(self, descriptor: Descriptor) -> Method:
         """The method, not yet fitted."""
-        raise NotImplementedError(f"{type(self).__name__} has no method")
+        raise InvalidInputError(f"{type(self).__name__} has no method of its own.")
 
     def make_descriptor(self) -> Descriptor:
         """The descriptor that the settings name, or are."""
@@ -386,9 +387,9 @@ class Classifier:
         Parameters
         ----------
         held_out : array of shape (n_images, n_classes), optional
-            Scores of ``images_`` by models that had not seen them, as :func:`cross_fitted_scores` gives. By default
-            the method's own leave-one-out scores. Images that are alone in their class are passed over: their rows do
-            not matter.
+            Scores of ``images_`` by models that had not seen them, as
+            :func:`~lnbnn.classifiers.cross_fitting.cross_fitted_scores` gives. By default the method's own
+            leave-one-out scores. Images that are alone in their class are passed over: their rows do not matter.
         unknown : bool, default=False
             Also score each image as if its whole class was not known: what :meth:`predict` with ``reject`` goes by. It
             takes as long again, and at least three classes.
@@ -450,56 +451,3 @@ def check_rate(rate: float | None) -> None:
     """Raise unless a rate to reject by is a number between 0 and 1."""
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.0 < rate < 1.0):
         raise InvalidInputError(f"reject must be the share of unknown images to accept, between 0 and 1; got {rate!r}.")
-
-
-def cross_fitted_scores(
-    classifier: Classifier,
-    X: Sequence[ImageLike],
-    y: Sequence[Any],
-    *,
-    n_folds: int = 5,
-    store: FeatureStore | None = None,
-    progress: Progress = no_progress,
-) -> NDArray[np.float64]:
-    """Scores of the images a classifier was fitted on, by copies of it that were fitted without them.
-
-    For methods that cannot leave one image out of a fitted model. Every class is dealt over ``n_folds`` parts by
-    ``random_state``; a copy fitted on the other parts scores each. An image that is alone in its class is in every
-    copy, and its row is NaN.
-
-    Parameters
-    ----------
-    classifier : Classifier
-        Fitted on X and y.
-    X, y
-        What it was fitted on, images that it skipped included.
-
-    Returns
-    -------
-    ndarray of shape (n_images, n_classes), in the order of ``classifier.images_``
-    """
-    from sklearn.base import clone
-
-    check_whole("n_folds", n_folds, 2, 1 << 30)
-    references = classifier.fitted().references
-    skipped = {name for name, _ in classifier.skipped_}
-    kept = [place for place, image in enumerate(X) if name_of(image, place) not in skipped]
-    labels = references.places
-    if len(kept) != len(labels) or [y[place] for place in kept] != [image.label for image in references]:
-        raise InvalidInputError("X and y must be those the classifier was fitted on.")
-    order = np.random.default_rng(classifier.random_state).permutation(len(labels))
-    order = order[np.argsort(labels[order], kind="stable")]
-    folds = np.empty(len(labels), dtype=np.intp)
-    folds[order] = np.arange(len(labels)) % n_folds
-    folds[~can_be_held_out(labels)] = -1
-    result = np.full((len(labels), len(references.classes)), np.nan)
-    for fold in range(n_folds):
-        held = np.flatnonzero(folds == fold)
-        rest = np.flatnonzero(folds != fold)
-        if len(held):
-            copy = clone(classifier).fit([X[kept[i]] for i in rest], [y[kept[i]] for i in rest], store=store)
-            found = copy.fitted().iter_scores([X[kept[i]] for i in held], store)
-            for row, scores in zip(held, found, strict=True):
-                result[row] = scores
-        progress("fitting without each part", fold + 1, n_folds)
-    return result

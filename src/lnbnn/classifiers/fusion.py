@@ -11,11 +11,13 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lnbnn.classifiers.base import Classifier, cross_fitted_scores, settings_class
+from lnbnn.classifiers.base import Classifier, settings_class
+from lnbnn.classifiers.cross_fitting import cross_fitted_scores
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
+from lnbnn.methods import FUSION
 from lnbnn.methods.base import Progress, no_progress
-from lnbnn.model.fusion import FUSION, FusionModel, descriptor_key, learn_weights
+from lnbnn.model.fusion import FusionModel, descriptor_key, learn_weights
 from lnbnn.params import check_whole, plain
 from lnbnn.reading.extraction import ImageLike
 from lnbnn.reading.store import FeatureStore
@@ -151,7 +153,7 @@ class LateFusion(Classifier):
         ----------
         held_out : dict of name to ndarray, optional
             Scores of a method's ``images_`` by models that had not seen them; needed for a method that cannot leave
-            one image out (:func:`~lnbnn.classifiers.base.cross_fitted_scores` makes them).
+            one image out (:func:`~lnbnn.classifiers.cross_fitting.cross_fitted_scores` makes them).
         """
         fusion = cls(estimators, n_jobs=n_jobs)
         fusion.check_settings()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["INCREMENTAL", "METHODS"]
+__all__ = ["FUSION", "INCREMENTAL", "METHODS"]
+
+FUSION = "fusion"
+"""What a fusion of methods is called; it is saved and loaded as they are, but not chosen by name."""
 
 METHODS = {
     "local-nbnn": "lnbnn.classifiers.local_nbnn:LocalNBNN",

@@ -150,7 +150,7 @@ def compact(
 
 
 def _load(path: str | os.PathLike[str], trust_network: bool) -> Model:
-    from lnbnn.model.model import load_model  # here: most changes need no method, and what it loads takes a while
+    from lnbnn.model.opening import load_model  # here: most changes need no method, and what it loads takes a while
 
     return load_model(path, trust_network=trust_network)
 

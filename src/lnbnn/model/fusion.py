@@ -10,23 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lnbnn.descriptors import Descriptor
-from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.features import ImageFeatures
+from lnbnn.methods import FUSION
 from lnbnn.methods.base import Progress, no_progress
 from lnbnn.model.calibration import Calibration, fit_fusion_weights, fuse
-from lnbnn.model.folder import Snapshot, open_model, read_manifest
+from lnbnn.model.folder import Snapshot
 from lnbnn.model.manifest import calibration_fields, calibration_of
-from lnbnn.model.model import Model, open_snapshot
-from lnbnn.params import resolve
+from lnbnn.model.model import Model
 from lnbnn.reading.extraction import ImageLike, features_of, map_in_order
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import References, can_be_held_out
 from lnbnn.version import __version__
 
-__all__ = ["FUSION", "FusionModel", "descriptor_key", "learn_weights"]
-
-FUSION = "fusion"
-_CLASSIFIER = {FUSION: "lnbnn.classifiers.fusion:LateFusion"}
+__all__ = ["FusionModel", "descriptor_key", "learn_weights"]
 
 
 class FusionModel(Model):
@@ -157,29 +154,13 @@ class FusionModel(Model):
             member.save(folder / f"member{place}")
 
     @classmethod
-    def open_members(cls, snapshot: Snapshot) -> Self:
-        """The fusion of an open folder."""
-        manifest = snapshot.manifest
-        try:
-            names = [str(name) for name in manifest["members"]]
-            weights = np.array(manifest["weights"], dtype=np.float64)
-            params = dict(manifest["params"])
-            if weights.shape != (len(names),) or not np.isfinite(weights).all() or weights.min() < 0.0:
-                raise ValueError(f"weights {manifest['weights']}")
-            members = [_open_member(snapshot, place) for place in range(len(names))]
-            settings = resolve(_CLASSIFIER, FUSION, "method")(
-                [(name, member.settings.with_model(member)) for name, member in zip(names, members, strict=True)],
-                **params,
-            )
-            settings.check_settings()
-            fusion = cls(settings, members, weights)
-        except ModelFormatError:
-            raise
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ModelFormatError(
-                f"{snapshot.data}: the manifest is damaged ({error}); fit the model again."
-            ) from error
-        fusion.calibration, fusion.snapshot = calibration_of(manifest), snapshot
+    def open_members(cls, settings: Any, members: list[Model], snapshot: Snapshot) -> Self:
+        """The fusion of open models, with the weights and the calibration of its folder."""
+        weights = np.array(snapshot.manifest["weights"], dtype=np.float64)
+        if weights.shape != (len(members),) or not np.isfinite(weights).all() or weights.min() < 0.0:
+            raise ValueError(f"weights {snapshot.manifest['weights']}")
+        fusion = cls(settings, members, weights)
+        fusion.follow(snapshot)
         return fusion
 
     def follow(self, snapshot: Snapshot, progress: Progress = no_progress) -> None:
@@ -196,17 +177,6 @@ class FusionModel(Model):
     @property
     def nbytes(self) -> int:
         return sum(member.nbytes for member in self.members)
-
-
-def _open_member(snapshot: Snapshot, place: int) -> Model:
-    folder = snapshot.data / f"member{place}"
-    method = read_manifest(folder).get("method")
-    if method == FUSION:  # refused before it is opened: it could hold others, and so on
-        raise ModelFormatError(f"{folder}: a part of a fusion must be one method; got {method!r}; fit the model again.")
-    member = open_snapshot(open_model(folder, trust_network=snapshot.trust_network))
-    if not member.is_calibrated:
-        raise ModelFormatError(f"{folder}: a part of a fusion must be calibrated; fit the model again.")
-    return member
 
 
 def _log_proba(member: Model, features: ImageFeatures) -> NDArray[np.float64]:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lnbnn.descriptors import Descriptor, network_fields, open_descriptor, write_network
-from lnbnn.errors import ImageReadError, InvalidInputError, LnbnnError, ModelFormatError, UnknownNameError
+from lnbnn.descriptors import Descriptor, network_fields, write_network
+from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
-from lnbnn.methods import METHODS
 from lnbnn.methods.base import Method, Progress, no_progress
 from lnbnn.model.answers import Answer, no_descriptors
 from lnbnn.model.batches import TABLE, read_batch, read_json
@@ -26,9 +25,8 @@ from lnbnn.model.calibration import (
     fit_temperature,
     prominence,
 )
-from lnbnn.model.folder import Snapshot, batch_folder, open_model
+from lnbnn.model.folder import Snapshot, batch_folder
 from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
-from lnbnn.params import resolve
 from lnbnn.reading.extraction import ImageLike, features_of, map_in_order, name_of
 from lnbnn.references import Change, Reference, References, can_be_held_out
 from lnbnn.version import __version__
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from lnbnn.descriptors.normalization import Normalizer
     from lnbnn.reading.store import FeatureStore
 
-__all__ = ["Model", "load_model", "settings_of"]
+__all__ = ["Model"]
 
 _logger = logging.getLogger(__name__)
 
@@ -285,7 +283,7 @@ class Model:
         if found is None:
             raise InvalidInputError(
                 f"method {self.settings.method!r} cannot leave its labeled images out one at a time; give calibrate "
-                "the scores that lnbnn.classifiers.cross_fitted_scores makes of them."
+                "the scores that lnbnn.classifiers.cross_fitting.cross_fitted_scores makes of them."
             )
         scores = np.asarray(found, dtype=np.float64)
         shape = (len(self.references), len(self.references.classes))
@@ -434,44 +432,3 @@ class Model:
             "settings": self.plain_params(),
             "classes": classes,
         }
-
-
-def settings_of(snapshot: Snapshot) -> tuple[Any, Descriptor]:
-    """The settings (a classifier that is not fitted) and the descriptor that a manifest names."""
-    manifest = snapshot.manifest
-    try:
-        kind = resolve(METHODS, str(manifest.get("method")), "method")
-    except UnknownNameError as error:
-        raise ModelFormatError(f"{snapshot.folder}: {error}") from error
-    try:
-        descriptor = open_descriptor(manifest, snapshot.data, trust_network=snapshot.trust_network)
-        stored = {"descriptor": descriptor, "descriptor_params": None} if "network" in manifest else {}
-        params = {**kind.params_before, **manifest["params"], **stored}
-        for name, value in kind.params_gone.items():
-            if params.pop(name, value) != value:
-                raise ValueError(f"this lnbnn has no setting {name!r} any more")
-        settings = kind(**params)
-        settings.check_settings()
-    except LnbnnError as error:
-        if not isinstance(error, ValueError):  # not the manifest's fault: an extra that is missing, the user's word
-            raise
-        raise ModelFormatError(f"{snapshot.folder}: the manifest is damaged ({error}); fit the model again.") from error
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ModelFormatError(f"{snapshot.folder}: the manifest is damaged ({error}); fit the model again.") from error
-    return settings, descriptor
-
-
-def load_model(path: str | os.PathLike[str], *, trust_network: bool = False) -> Model:
-    """Open a model folder; see :func:`lnbnn.load`."""
-    snapshot = open_model(path, trust_network=trust_network)
-    return open_snapshot(snapshot)
-
-
-def open_snapshot(snapshot: Snapshot) -> Model:
-    """The model of an open folder, of one method or a fusion."""
-    if "members" in snapshot.manifest:
-        from lnbnn.model.fusion import FusionModel  # of models: it must know this module
-
-        return FusionModel.open_members(snapshot)
-    settings, descriptor = settings_of(snapshot)
-    return Model.open(settings, descriptor, snapshot)

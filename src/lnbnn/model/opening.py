@@ -1,0 +1,78 @@
+"""From a model folder to a model: the settings that its manifest names, checked, and the model behind them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from lnbnn.descriptors import Descriptor, open_descriptor
+from lnbnn.errors import ModelFormatError, UnknownNameError
+from lnbnn.methods import FUSION, METHODS
+from lnbnn.model.folder import Snapshot, open_model, read_manifest
+from lnbnn.model.model import Model
+from lnbnn.params import resolve
+
+__all__ = ["load_model", "open_snapshot"]
+
+
+def load_model(path: str | os.PathLike[str], *, trust_network: bool = False) -> Model:
+    """Open a model folder; see :func:`lnbnn.load`."""
+    return open_snapshot(open_model(path, trust_network=trust_network))
+
+
+def open_snapshot(snapshot: Snapshot) -> Model:
+    """The model of an open folder, of one method or a fusion."""
+    if "members" in snapshot.manifest:
+        return _open_fusion(snapshot)
+    settings, descriptor = _settings_of(snapshot)
+    return Model.open(settings, descriptor, snapshot)
+
+
+def _settings_of(snapshot: Snapshot) -> tuple[Any, Descriptor]:
+    """The settings (a classifier that is not fitted) and the descriptor that a manifest names."""
+    manifest = snapshot.manifest
+    try:
+        kind = resolve(METHODS, str(manifest.get("method")), "method")
+    except UnknownNameError as error:
+        raise ModelFormatError(f"{snapshot.folder}: {error}") from error
+    try:
+        descriptor = open_descriptor(manifest, snapshot.data, trust_network=snapshot.trust_network)
+        stored = {"descriptor": descriptor, "descriptor_params": None} if "network" in manifest else {}
+        params = {**kind.params_before, **manifest["params"], **stored}
+        for name, value in kind.params_gone.items():
+            if params.pop(name, value) != value:
+                raise ValueError(f"this lnbnn has no setting {name!r} any more")
+        settings = kind(**params)
+        settings.check_settings()
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ModelFormatError(f"{snapshot.folder}: the manifest is damaged ({error}); fit the model again.") from error
+    return settings, descriptor
+
+
+def _open_fusion(snapshot: Snapshot) -> Model:
+    from lnbnn.model.fusion import FusionModel  # few models are fusions
+
+    manifest = snapshot.manifest
+    try:
+        members = [_open_member(snapshot, place) for place in range(len(manifest["members"]))]
+        named = [(name, one.settings.with_model(one)) for name, one in zip(manifest["members"], members, strict=True)]
+        settings = resolve({FUSION: "lnbnn.classifiers.fusion:LateFusion"}, FUSION, "method")(
+            named, **manifest["params"]
+        )
+        settings.check_settings()
+        return FusionModel.open_members(settings, members, snapshot)
+    except ModelFormatError:
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ModelFormatError(f"{snapshot.data}: the manifest is damaged ({error}); fit the model again.") from error
+
+
+def _open_member(snapshot: Snapshot, place: int) -> Model:
+    folder = snapshot.data / f"member{place}"
+    method = read_manifest(folder).get("method")
+    if method == FUSION:  # refused before it is opened: it could hold others, and so on
+        raise ModelFormatError(f"{folder}: a part of a fusion must be one method; got {method!r}; fit the model again.")
+    member = open_snapshot(open_model(folder, trust_network=snapshot.trust_network))
+    if not member.is_calibrated:
+        raise ModelFormatError(f"{folder}: a part of a fusion must be calibrated; fit the model again.")
+    return member
