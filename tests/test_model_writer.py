@@ -10,7 +10,7 @@ import stat
 
 import pytest
 from faults import SIGNALS, _system_error, cut_the_power, fail_everywhere, features, fitted, lines_that_sync, state_of
-from forged import data_file
+from forged import data_file, forge_manifest
 
 from lnbnn import load
 from lnbnn.errors import LnbnnError, ModelFormatError
@@ -177,3 +177,13 @@ def test_a_model_of_the_format_before_can_be_changed(folder):
     compact(folder)
     assert load(folder).classes_.tolist() == ["a", "b", "c", "z"]
     assert sum(path.is_dir() for path in folder.iterdir()) == 1
+
+
+def test_a_change_that_could_not_be_read_again_is_not_made(folder):
+    """A forged manifest at the last generation there can be: the next one would be refused by every reader."""
+    forge_manifest(folder, generation=10**15 - 1)
+    before = (folder / "manifest.json").read_bytes()
+    with pytest.raises(ModelFormatError, match="the generation must be a whole number"):
+        relabel(folder)
+    assert (folder / "manifest.json").read_bytes() == before
+    assert load(folder).classes_.tolist() == ["a", "b", "c"]
