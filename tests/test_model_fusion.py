@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from forged import data_file, forge_checksums, forge_manifest
+from forged import data_file
 from quick import MeanBrightness, quick
 from synthetic import grating_set
 
 from lnbnn import NBNN, LateFusion, LocalNBNN, load
-from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.errors import InvalidInputError
 from lnbnn.model.calibration import log_probabilities
 from lnbnn.model.changes import calibrate, check_model, edit, list_images, merge
 from lnbnn.trust.audit import audit
@@ -52,31 +52,6 @@ def test_save_and_load(fusion, tmp_path):
     with pytest.raises(InvalidInputError, match="a model is here already"):
         fusion.save(tmp_path / "model")
     fusion.save(tmp_path / "model", overwrite=True)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"weights": [1.0]},
-        {"weights": [1.0, -1.0]},
-        {"weights": "heavy"},
-        {"members": ["nbnn"]},
-        {"params": {"speed": 1}},
-    ],
-)
-def test_damaged_manifest(fusion, tmp_path, change):
-    fusion.save(tmp_path / "model")
-    forge_manifest(tmp_path / "model", **change)
-    with pytest.raises(ModelFormatError, match="the manifest is damaged"):
-        load(tmp_path / "model")
-
-
-def test_member_without_a_temperature(fusion, tmp_path):
-    fusion.save(tmp_path / "model")
-    forge_manifest(data_file(tmp_path / "model", "member0"), without=("temperature",))
-    forge_checksums(tmp_path / "model")
-    with pytest.raises(ModelFormatError, match="a part of a fusion must be calibrated"):
-        load(tmp_path / "model")
 
 
 def test_a_fusion_follows_its_folder(fusion, tmp_path):

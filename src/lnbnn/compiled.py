@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from lnbnn.errors import InvalidInputError, LnbnnError
+from lnbnn.errors import LnbnnError
 
 __all__ = ["compiled", "overload", "types"]
 
@@ -19,7 +19,7 @@ _said = False
 
 _threads = os.environ.get("NUMBA_NUM_THREADS")
 if _threads is not None and re.fullmatch(r"\s*\+?0*[1-9][0-9]{0,5}\s*", _threads) is None:
-    raise InvalidInputError(
+    raise LnbnnError(
         f"the environment variable NUMBA_NUM_THREADS must be a whole number from 1 on; got {_threads[:40]!r}. "
         "Correct it or unset it."
     )
