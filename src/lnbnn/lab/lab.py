@@ -208,8 +208,7 @@ class Lab:
 def of_classes(images: LabelledImages, classes: Iterable[str]) -> LabelledImages:
     """The images of these classes, in their order."""
     chosen = set(classes)
-    kept = [place for place, label in enumerate(images.labels) if label in chosen]
-    return LabelledImages(tuple(images.paths[i] for i in kept), tuple(images.labels[i] for i in kept))
+    return images.take([place for place, label in enumerate(images.labels) if label in chosen])
 
 
 def _read(path: Path) -> Outcome | None:
