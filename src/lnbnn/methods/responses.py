@@ -53,12 +53,8 @@ def cell_totals(updates: Updates, xy: NDArray[np.floating], n_classes: int, n_si
     """
     column, row = np.clip((np.asarray(xy) * n_side).astype(np.intp), 0, n_side - 1).T
     cell = row * n_side + column
-    return np.stack(
-        [
-            Updates(updates.values[cell == place], updates.labels[cell == place]).totals(n_classes)
-            for place in range(n_side * n_side)
-        ]
-    )
+    inside = [cell == place for place in range(n_side * n_side)]
+    return np.stack([Updates(updates.values[rows], updates.labels[rows]).totals(n_classes) for rows in inside])
 
 
 def own_and_response(
@@ -83,14 +79,6 @@ def own_and_response(
     return own, response_vectors(totals, counts, kind).ravel()
 
 
-def _raw(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
-    return totals
-
-
-def _mean(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
-    return totals / n
-
-
 def _unit(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
     length = np.linalg.norm(totals, axis=1, keepdims=True)
     return np.divide(totals, length, out=np.zeros_like(totals), where=length > 0)
@@ -109,14 +97,13 @@ def _standard(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np
 def _log_odds(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
     z = -_standard(totals, n)
     p = np.exp(z - z.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    p = np.clip(p, 1e-12, 1 - 1e-12)
+    p = np.clip(p / p.sum(axis=1, keepdims=True), 1e-12, 1 - 1e-12)
     return np.log(p) - np.log1p(-p)
 
 
 RESPONSES: dict[str, Callable[[NDArray[np.float64], NDArray[np.integer]], NDArray[np.float64]]] = {
-    "raw": _raw,
-    "mean": _mean,
+    "raw": lambda totals, n: totals,
+    "mean": lambda totals, n: totals / n,
     "unit": _unit,
     "standard": _standard,
     "rank": _rank,
