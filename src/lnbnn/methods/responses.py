@@ -39,17 +39,10 @@ def response_vectors(
 
 
 def cell_totals(updates: Updates, xy: NDArray[np.floating], n_classes: int, n_side: int) -> NDArray[np.float64]:
-    """Totals of the updates in each of ``n_side`` x ``n_side`` cells of the image, row by row.
+    """Totals of the updates in each of ``n_side`` x ``n_side`` cells of the image, row by row: (n_cells, n_classes).
 
-    Parameters
-    ----------
-    updates : Updates
-    xy : ndarray of shape (n_descriptors, 2)
-        Place of each descriptor as a fraction of width and height.
-
-    Returns
-    -------
-    ndarray of shape (n_side * n_side, n_classes); its sum over the cells is the total of the image
+    ``xy`` is the place of each descriptor as a fraction of width and height. The sum over the cells is the total of
+    the image.
     """
     column, row = np.clip((np.asarray(xy) * n_side).astype(np.intp), 0, n_side - 1).T
     cell = row * n_side + column
@@ -62,17 +55,8 @@ def own_and_response(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What the totals of an image say by themselves (standardised, higher is better), and its response vector.
 
-    Parameters
-    ----------
-    totals : ndarray of shape (n_cells, n_classes)
-        Of the whole image first, then of its cells.
-    n_descriptors : int
-    kind : str
-        A name in :data:`RESPONSES`.
-
-    Returns
-    -------
-    own, response : ndarrays of shape (n_classes,) and (n_cells * n_classes,)
+    ``totals`` has the shape (n_cells, n_classes): of the whole image first, then of its cells. The two have the shapes
+    (n_classes,) and (n_cells * n_classes,).
     """
     counts = np.full(len(totals), n_descriptors)
     own = 0.0 - response_vectors(totals[:1], counts[:1], "standard")[0]

@@ -155,15 +155,11 @@ def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, pro
 def _look_up(model: Model, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
     """Scores of each image without itself, and the image that is most like it; of a fusion, to its first method."""
     if isinstance(model, FusionModel):
-        found = [_look_up(member, progress) for member in model.members]
-        return model.fused_scores([scores for scores, _ in found]), found[0][1]
+        members = [_look_up(member, progress) for member in model.members]
+        return model.fused_scores([scores for scores, _ in members]), members[0][1]
     if not isinstance(model.method, MatchingMethod):
         raise InvalidInputError(f"method {model.settings.method!r} cannot look up its images without themselves.")
-    return _look_up_in_index(model.method, progress)
-
-
-def _look_up_in_index(method: MatchingMethod, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
-    n_classes = len(method.references.classes)
+    method, n_classes = model.method, len(model.method.references.classes)
     places = {image.id: place for place, image in enumerate(method.references)}
 
     def work(vectors: NDArray[np.generic], own: range) -> NDArray[np.float64]:

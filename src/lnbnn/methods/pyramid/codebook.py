@@ -114,12 +114,7 @@ def soft_weights(squared: NDArray[np.float32], beta: float) -> NDArray[np.float3
 
 
 def sample_descriptors(features: Sequence[ImageFeatures], n_samples: int, seed: int) -> NDArray[np.generic]:
-    """About ``n_samples`` descriptors, as many from each image as from any other; all of an image that has fewer.
-
-    Returns
-    -------
-    ndarray of shape (n_sampled, d)
-    """
+    """About ``n_samples`` descriptors, as many from each image as from any other; all of an image that has fewer."""
     kinds = {(image.descriptors.dtype, image.n_dims) for image in features}
     if len(kinds) != 1:
         shown = ", ".join(sorted(f"{dtype} of length {n_dims}" for dtype, n_dims in kinds))
