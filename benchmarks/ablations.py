@@ -62,7 +62,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     """The answers of each way of scoring for the training images of a split, each left out in turn."""
     scorings = settings["scorings"].values()
     n_searched = 1 + max(knobs["n_neighbors"] for knobs in scorings)
-    train, _ = lab.split(settings["n_train"], settings["n_train"], settings["seed"])
+    train, _ = lab.split_of(settings | {"n_test": settings["n_train"]})
     classifier = lab.fit("local-nbnn", settings["fit"], train, keep_features=False)
 
     def answers(vectors: np.ndarray, own: range) -> np.ndarray:

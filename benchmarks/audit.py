@@ -20,7 +20,7 @@ QUICK: Settings = {"presets": ["balanced"], "seeds": [0], "n_train": 5}
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """What the audit finds of the labels swapped in one split, for each share of them."""
-    train, _ = lab.split(settings["n_train"], 1, settings["seed"])
+    train, _ = lab.split_of(settings | {"n_test": 1})
     keep = store_for(lab, settings["params"]) is not None
     model = lab.fit("local-nbnn", settings["params"], train, keep_features=keep)
     found: Outcome = {"n_images": len(train), "swapped": {}}

@@ -48,7 +48,7 @@ QUICK["trials"] = {name: SETTINGS["trials"][name] for name in ("the preset", "fu
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """The accuracy of one trial on the images held out."""
     n_known, n_held_out, seed = settings["n_known"], settings["n_held_out"], settings["seed"]
-    train, _ = lab.split(n_known + n_held_out, settings["n_test"], seed)
+    train, _ = lab.split_of(settings | {"n_train": n_known + n_held_out})
     known, held = split_images(train, n_train=n_known, n_test=n_held_out, seed=seed)
     classifier = make(settings["recipe"]).fit(known.paths, known.labels, store=lab.store, progress=lab.progress)
     scores = classifier.decision_function(held.paths, store=lab.store)

@@ -19,9 +19,8 @@ from lnbnn.methods.matching import image_of_id
 from lnbnn.params import preset_params
 from lnbnn.reading.extraction import features_of
 
-SEARCHES: dict[
-    str, list[Any]
-] = {  # lists visited, candidates compared again per neighbor; query budgets and confidences
+# lists visited, candidates compared again per neighbor; query budgets and confidences
+SEARCHES: dict[str, list[Any]] = {
     "balanced": [
         [4, 4, [[1500, 0.95], [250, None], [500, None]]],
         [8, 4, [[500, None], [500, 0.95], [1000, 0.95]]],

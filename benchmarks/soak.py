@@ -114,41 +114,26 @@ def tabulate(results: Results) -> str:
     models, sent = results["models"], signaled["sent"]
     damaged, forged = (sum(models[kind].values()) for kind in ("model", "forged"))
     lost = ", ".join(f"{share:.3f} ({form})" for form, share in results["approximate"]["most_recall_lost"].items())
-    rows = [
-        ("writers ended by SIGKILL", f"{killed['sent']['SIGKILL']:,}, in the course of {killed['changes']:,} changes"),
-        (
-            "writers interrupted by SIGINT and SIGTERM",
-            f"{sent['SIGINT']:,} and {sent['SIGTERM']:,}, in the course of {signaled['changes']:,} changes; "
-            f"{signaled['between_commit_and_report']:,} at the moment of commit",
-        ),
-        (
-            "system calls that failed, or were followed by a signal",
-            f"{faults['failures']:,}: every call of seven kinds of change, with EIO, ENOSPC, EINTR, SIGINT, SIGTERM, "
-            f"before and after it; the model was as before in {faults['kept']:,} and as after in "
-            f"{faults['changed']:,}",
-        ),
-        (
-            "disks after a power cut",
-            f"{faults['power_cuts']:,}: a cut after every call, unsynced writes dropped or kept",
-        ),
-        ("commands ended by a signal", f"{results['commands']['commands_killed']:,}"),
-        ("writers on a full disk", f"{results['kills']['full_disks']:,}"),
-        ("damaged files of models", f"{damaged:,}: {models['model']['refused']:,} refused, the others read the same"),
-        (
-            "forged files of models, all checksums right",
-            f"{forged:,}: {models['forged']['refused']:,} refused, the others answer without harm",
-        ),
-        ("damaged pictures", f"{sum(results['images']['images'].values()):,}"),
-        (
-            "random changes",
-            f"{results['steps']['steps']:,} in {results['steps']['sequences']:,} sequences, answers as of a fresh fit",
-        ),
-        (
-            "sequences on approximate indexes",
-            f"{results['approximate']['sequences']:,}; share of the true neighbors lost at most: {lost}",
-        ),
-    ]
-    return markdown_table(["what", "how often"], [list(row) for row in rows]) + (
+    rows = {
+        "writers ended by SIGKILL": f"{killed['sent']['SIGKILL']:,}, in the course of {killed['changes']:,} changes",
+        "writers interrupted by SIGINT and SIGTERM": f"{sent['SIGINT']:,} and {sent['SIGTERM']:,}, in the course of "
+        f"{signaled['changes']:,} changes; {signaled['between_commit_and_report']:,} at the moment of commit",
+        "system calls that failed, or were followed by a signal": f"{faults['failures']:,}: every call of seven kinds "
+        "of change, with EIO, ENOSPC, EINTR, SIGINT, SIGTERM, before and after it; the model was as before in "
+        f"{faults['kept']:,} and as after in {faults['changed']:,}",
+        "disks after a power cut": f"{faults['power_cuts']:,}: a cut after every call, unsynced writes dropped or kept",
+        "commands ended by a signal": f"{results['commands']['commands_killed']:,}",
+        "writers on a full disk": f"{results['kills']['full_disks']:,}",
+        "damaged files of models": f"{damaged:,}: {models['model']['refused']:,} refused, the others read the same",
+        "forged files of models, all checksums right": f"{forged:,}: {models['forged']['refused']:,} refused, the "
+        "others answer without harm",
+        "damaged pictures": f"{sum(results['images']['images'].values()):,}",
+        "random changes": f"{results['steps']['steps']:,} in {results['steps']['sequences']:,} sequences, answers as "
+        "of a fresh fit",
+        "sequences on approximate indexes": f"{results['approximate']['sequences']:,}; share of the true neighbors "
+        f"lost at most: {lost}",
+    }
+    return markdown_table(["what", "how often"], [list(row) for row in rows.items()]) + (
         "\nEach time every checksum and the answers of the model were compared. Lost: 0. Crashed: 0. Hung: 0.\n"
     )
 

@@ -17,14 +17,12 @@ from lnbnn.features import ImageFeatures
 from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.methods.kernel_svm import fit_one_vs_all
 from lnbnn.methods.pyramid.codebook import Codebook, make_codebook
-from lnbnn.methods.pyramid.coding import Codes, soft_weights
 from lnbnn.methods.pyramid.kernels import intersection_kernel
 from lnbnn.methods.pyramid.pooling import level_weights, normalize, pool
 from lnbnn.reading.extraction import iter_features, map_in_order
 
-CHOICES: list[
-    list[Any]
-] = [  # words that share a descriptor (one: hard assignment), beta, pooling, weighted levels, norm
+# words that share a descriptor (one: hard assignment), beta, pooling, weighted levels, norm
+CHOICES: list[list[Any]] = [
     [1, 1.0, "average", True, "none"],
     [1, 1.0, "average", False, "l1"],
     [10, 10.0, "max", False, "l2"],
@@ -70,8 +68,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
 def pyramid(codebook: Codebook, choice: list[Any], image: ImageFeatures) -> np.ndarray:
     """The vector of one image."""
     n_nearest, beta, pooling, weighted, norm = choice
-    squared, words = codebook.assign(image.descriptors, n_nearest)
-    codes = Codes(words, soft_weights(squared, beta), len(codebook))
+    codes = codebook.codes(image.descriptors, n_nearest, beta)
     weights = level_weights(3) if weighted else None
     return normalize(pool(codes, image.xy, pooling=pooling, n_levels=3, weights=weights), norm)
 

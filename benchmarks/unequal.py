@@ -17,11 +17,7 @@ from lnbnn.trust.evaluation import evaluate
 
 GRID = {"bin_sizes": [8, 16], "step_px": 10}
 MODEL: Settings = {"descriptor_params": GRID, "index_params": {"n_probes": 4}, "query_budget": 100}
-METHODS = {
-    "nbnn": ["nbnn", MODEL],
-    "nbnn-affine": ["nbnn-affine", MODEL],
-    "local-nbnn": ["local-nbnn", MODEL],
-}
+METHODS = {name: [name, MODEL] for name in ("nbnn", "nbnn-affine", "local-nbnn")}
 SIZES: Settings = {"n_classes": 20, "n_train_small": 5, "n_train_large": 25, "n_test": 15}
 SETTINGS: Settings = {**SIZES, "seeds": [0, 1], "swaps": [False, True], "methods": METHODS}
 SMALL: Settings = {"n_classes": 2, "n_train_small": 3, "n_train_large": 6, "n_test": 4}

@@ -107,7 +107,7 @@ def test_what_cannot_be_audited(entries):
 def test_page_is_self_contained_and_escapes(entries):
     entries = [(one, "<b>" if label == "b" else label) for one, label in entries]
     entries[3] = (entries[3][0], "<b>")
-    page = audit_page(audit(model_of(entries)), model="my <model>")
+    page, _ = audit_page(audit(model_of(entries)), model="my <model>")
     assert "&lt;b&gt;" in page
     assert "<b>" not in page
     assert "my &lt;model&gt;" in page
@@ -122,7 +122,7 @@ def test_page_keeps_hostile_names_harmless_and_apart(entries):
     found = audit(model_of(entries))
     first = found.suspects[0]
     found = dataclasses.replace(found, suspects=(dataclasses.replace(first, name="a\0\x1b.jpg"), *found.suspects[1:]))
-    page = audit_page(found, model="my\x1bmodel")
+    page, _ = audit_page(found, model="my\x1bmodel")
     assert page.replace("\n", "").isprintable()
     assert r"a\x00\x1b.jpg" in page
     assert {r"two\x0alines", r"two\x5cx0alines"} & {html.unescape(text) for text in re.findall(r"right'>(.*?)<", page)}

@@ -221,7 +221,7 @@ def test_kernel_part_scores_as_the_kernel_itself(lab, machine):
     arrays = lab.get(
         kernel_part("local-nbnn-kernel", {"machine": machine}, responses_part("local-nbnn", split, params))
     )
-    train, test = lab.split(4, 2, 0)
+    train, test = lab.split_of({"n_train": 4, "n_test": 2, "seed": 0})
     kernel = LocalNBNNKernel(machine=machine, **params).fit(train.paths, train.labels)
     assert arrays["totals"] == pytest.approx(kernel.totals(test.paths), rel=1e-5)
     assert arrays["scores"] == pytest.approx(kernel.decision_function(test.paths), rel=1e-3, abs=1e-3)

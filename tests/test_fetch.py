@@ -143,11 +143,12 @@ def test_unknown_name(run_main, tmp_path):
 
 @pytest.mark.data
 def test_caltech101_beside_the_project_is_whole(tmp_path, run_main):
-    from lnbnn.data.caltech101 import CALTECH101, find_caltech101
+    from lnbnn.data.caltech import CALTECH101
+    from lnbnn.data.published import find_set
     from lnbnn.errors import DatasetError
 
     try:
-        place = find_caltech101()
+        place = find_set(CALTECH101)
     except DatasetError as error:
         pytest.skip(str(error))
     (tmp_path / CALTECH101.folder).symlink_to(place.resolve())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lnbnn.methods.machines import MACHINES, Machines, choose_c_and_blend, linear_machines, train_machines
+from lnbnn.methods.machines import MACHINES, Machines, linear_machines, train_machines
 
 pytestmark = pytest.mark.parametrize("machine", sorted(MACHINES))
 
@@ -19,7 +19,7 @@ def test_two_classes_have_opposite_machines(machine):
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], 30)
     vectors = np.column_stack([labels * 2.0 - 1.0 + rng.normal(0, 0.3, 60), rng.normal(0, 1.0, 60)])
-    c, _ = choose_c_and_blend(vectors, np.zeros((60, 2)), labels, machine=machine, seed=0)
+    c = train_machines(np.zeros((60, 2)), vectors, labels, machine=machine, seed=0).C
     assert c in MACHINES[machine][1]
     coef, intercept = linear_machines(vectors, labels, 2, c, machine=machine)
     assert coef.shape == (2, 2)
@@ -31,17 +31,17 @@ def test_own_scores_weigh_most_where_the_machines_see_only_noise(machine):
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], 20)
     noise, own = rng.normal(0, 1.0, (60, 5)), np.eye(3)[labels]
-    c, weight = choose_c_and_blend(noise, own, labels, machine=machine, seed=0)
-    assert weight > 0
-    coef, intercept = linear_machines(noise, labels, 3, c, machine=machine)
-    assert np.array_equal(np.argmax(noise @ coef.T + intercept + weight * own, axis=1), labels)
-    assert choose_c_and_blend(noise, own, labels, machine=machine, seed=0, c=0.5, blend=0.0) == (0.5, 0.0)
+    trained = train_machines(own, noise, labels, machine=machine, seed=0)
+    assert trained.own_weight > 0
+    assert np.array_equal(np.argmax(trained.scores(own, noise), axis=1), labels)
+    given = train_machines(own, noise, labels, machine=machine, seed=0, c=0.5, blend=0.0)
+    assert (given.C, given.own_weight) == (0.5, 0.0)
 
 
 def test_own_scores_weigh_nothing_where_they_mislead(machine):
     labels = np.repeat([0, 1, 2], 20)
-    _, weight = choose_c_and_blend(np.eye(3)[labels], -np.eye(3)[labels], labels, machine=machine, seed=0)
-    assert weight == 0.0
+    trained = train_machines(-np.eye(3)[labels], np.eye(3)[labels], labels, machine=machine, seed=0)
+    assert trained.own_weight == 0.0
 
 
 def test_order_of_the_images_does_not_matter(machine):

@@ -1,6 +1,8 @@
-"""The codebook: an even sample, words, and the words nearest to a descriptor."""
+"""The codebook: an even sample, words, the words nearest to a descriptor, and its codes."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from synthetic import clustered_vectors, make_features
 
 from lnbnn.errors import InvalidInputError
 from lnbnn.methods.pyramid import codebook as module
-from lnbnn.methods.pyramid.codebook import Codebook, sample_descriptors
+from lnbnn.methods.pyramid.codebook import Codebook, sample_descriptors, soft_weights
 
 
 def images(*sizes, n_dims=8):
@@ -103,3 +105,64 @@ def test_words_find_the_clusters():
 @pytest.mark.parametrize("seed", [0, 5, (1 << 32) - 1])
 def test_fewer_descriptors_than_words(seed):
     assert len(make_codebook(images(6, 5), 1024, seed=seed)) == 11
+
+
+def unit_codebook(words):
+    return Codebook(np.array(words, np.float32), np.dtype(np.float32))
+
+
+def test_hard_codes_by_hand():
+    codebook = unit_codebook([[0, 0], [1, 0], [0, 1]])
+    codes = codebook.codes(np.array([[0.9, 0.2], [0.1, 0.1]], np.float32), 1, 5.0)
+    assert codes.words.tolist() == [[1], [0]]
+    assert codes.weights.tolist() == [[1.0], [1.0]]
+    assert codes.n_words == 3
+
+
+def test_soft_codes_by_hand():
+    # Words 0, 1, 3 and 10 on a line, x = 1: squared distances 1, 0, 4, 81. The three nearest are 1, 0, 3. With
+    # beta = ln 2 the shares are 2^-0, 2^-1, 2^-4 = 16/16, 8/16, 1/16, of a sum of 25/16: 16/25, 8/25, 1/25.
+    codebook = unit_codebook([[0], [1], [3], [10]])
+    codes = codebook.codes(np.array([[1.0]], np.float32), 3, math.log(2))
+    assert codes.words.tolist() == [[1, 0, 2]]
+    assert np.allclose(codes.weights, [[16 / 25, 8 / 25, 1 / 25]], rtol=1e-6)
+
+
+def test_soft_codes_equal_a_loop():
+    words = clustered_vectors(25, 12, seed=1).astype(np.float32)
+    descriptors = clustered_vectors(60, 12, seed=2)
+    beta, n_nearest = 0.7, 5
+    codes = Codebook(words, np.dtype(np.uint8)).codes(descriptors, n_nearest, beta)
+    for row, descriptor in enumerate(descriptors.astype(float) / 127):
+        squared = [sum((a - b) ** 2 for a, b in zip(descriptor, word, strict=True)) for word in words / 127.0]
+        nearest = sorted(range(25), key=lambda place: squared[place])[:n_nearest]
+        shares = {place: math.exp(-beta * squared[place]) for place in nearest}
+        expected = [shares[place] / sum(shares.values()) for place in nearest]
+        assert codes.words[row].tolist() == nearest
+        assert np.allclose(codes.weights[row], expected, rtol=1e-4, atol=1e-7)
+
+
+def test_one_nearest_word_is_hard_assignment():
+    codebook = Codebook(clustered_vectors(25, 12, seed=1).astype(np.float32), np.dtype(np.uint8))
+    descriptors = clustered_vectors(60, 12, seed=2)
+    codes = codebook.codes(descriptors, 1, 5.0)
+    assert np.array_equal(codes.words, codebook.assign(descriptors)[1])
+    assert (codes.weights == 1.0).all()
+
+
+@pytest.mark.parametrize("beta", [1e-6, 1.0, 1e6])
+def test_weights_fall_and_sum_to_one(beta):
+    squared = np.sort(np.random.default_rng(0).uniform(0, 4, (50, 10)), axis=1).astype(np.float32)
+    weights = soft_weights(squared, beta)
+    assert weights.dtype == np.float32
+    assert np.allclose(weights.sum(axis=1), 1.0)
+    assert (np.diff(weights, axis=1) <= 0).all()
+
+
+def test_far_words_and_large_beta_stay_finite():
+    assert soft_weights(np.array([[1e6, 2e6]], np.float32), 1e3).tolist() == [[1.0, 0.0]]
+
+
+def test_fewer_words_than_asked_for():
+    codes = unit_codebook([[0], [1], [3]]).codes(np.array([[1.0]], np.float32), 10, 1.0)
+    assert codes.words.shape == (1, 3)

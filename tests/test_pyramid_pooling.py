@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lnbnn.methods.pyramid.coding import Codes
+from lnbnn.methods.pyramid.codebook import Codes
 from lnbnn.methods.pyramid.pooling import cells_of, level_weights, n_cells, normalize, pool
 
 

@@ -3,7 +3,7 @@
 __all__ = ["DATASETS"]
 
 DATASETS = {
-    "caltech101": "lnbnn.data.caltech101:CALTECH101",
-    "caltech256": "lnbnn.data.caltech256:CALTECH256",
+    "caltech101": "lnbnn.data.caltech:CALTECH101",
+    "caltech256": "lnbnn.data.caltech:CALTECH256",
 }
 """Published sets that ``lnbnn data`` fetches: a name and the import string of its :class:`PublishedSet`."""

@@ -11,18 +11,14 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
 from urllib.parse import urlsplit
 
 from lnbnn.data.published import Archive
 from lnbnn.errors import DatasetError
+from lnbnn.reading.extraction import Progress
 
-__all__ = ["Report", "check_archive", "download"]
-
-Report: TypeAlias = Callable[[str, int, int], None]
-"""Called as ``report(stage, done, total)`` while a long step runs."""
+__all__ = ["check_archive", "download"]
 
 _BLOCK = 1 << 18
 _MEGABYTE = 1_000_000
@@ -36,7 +32,7 @@ class _Cut(Exception):
     """The connection ended before the file did."""
 
 
-def download(url: str, archive: Archive, folder: Path, report: Report) -> Path:
+def download(url: str, archive: Archive, folder: Path, report: Progress) -> Path:
     """Fetch ``url`` to ``folder/<archive.name>``; what has come is kept in ``<name>.part`` until it is whole.
 
     A part left by an earlier run is continued where the server can (HTTP ranges), and begun again where it cannot. A
@@ -67,7 +63,7 @@ def download(url: str, archive: Archive, folder: Path, report: Report) -> Path:
     return target
 
 
-def check_archive(path: Path, archive: Archive, report: Report) -> None:
+def check_archive(path: Path, archive: Archive, report: Progress) -> None:
     """Raise unless the file has the archive's size and checksum."""
     if _size(path) != archive.n_bytes:
         raise DatasetError(f"{path}: expected {archive.n_bytes:,} bytes; got {_size(path):,}.")
@@ -83,7 +79,7 @@ def check_archive(path: Path, archive: Archive, report: Report) -> None:
         raise DatasetError(f"{path}: expected the {kind} checksum {expected}; got {digest.hexdigest()}.")
 
 
-def _receive(url: str, archive: Archive, part: Path, report: Report) -> None:
+def _receive(url: str, archive: Archive, part: Path, report: Progress) -> None:
     """One connection: append to the part what it lacks, or begin it again."""
     have = _size(part)
     if have > archive.n_bytes:
@@ -103,8 +99,13 @@ def _receive(url: str, archive: Archive, part: Path, report: Report) -> None:
             if first not in (0, have):
                 raise _Cut(f"the server sent from byte {first:,}, not {have:,}")
             with open(part, "r+b" if first else "wb") as file:
-                file.seek(first)
-                _copy(answer, file, first, archive.n_bytes, report)
+                file.seek(done := first)
+                while done < archive.n_bytes:
+                    if not (block := answer.read(min(_BLOCK, archive.n_bytes - done))):
+                        raise _Cut("it ended early")
+                    file.write(block)
+                    done += len(block)
+                    report("downloading (MB)", done // _MEGABYTE, archive.n_bytes // _MEGABYTE)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 416 and have:  # the part is no beginning of what the server has
@@ -119,16 +120,6 @@ def _receive(url: str, archive: Archive, part: Path, report: Report) -> None:
         raise DatasetError(f"{urlsplit(url).netloc} cannot be reached ({error.reason}).") from error
     except (http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
         raise _Cut(str(error) or type(error).__name__) from error
-
-
-def _copy(answer: http.client.HTTPResponse, file: BinaryIO, done: int, total: int, report: Report) -> None:
-    while done < total:
-        block = answer.read(min(_BLOCK, total - done))
-        if not block:
-            raise _Cut("it ended early")
-        file.write(block)
-        done += len(block)
-        report("downloading (MB)", done // _MEGABYTE, total // _MEGABYTE)
 
 
 def _range_of(answer: http.client.HTTPResponse) -> tuple[int, int | None]:

@@ -32,13 +32,14 @@ class LabelledImages:
     def __len__(self) -> int:
         return len(self.paths)
 
+    def take(self, places: Sequence[int], notes: tuple[str, ...] = ()) -> LabelledImages:
+        """The images at these places, in their order."""
+        return LabelledImages(tuple(self.paths[n] for n in places), tuple(self.labels[n] for n in places), notes)
+
 
 def read_images(source: str | os.PathLike[str]) -> LabelledImages:
     """Labelled images from a folder of class folders, or from a CSV list."""
-    path = Path(source)
-    if path.is_file():
-        return read_list(path)
-    return scan_folder(path)
+    return read_list(source) if Path(source).is_file() else scan_folder(source)
 
 
 def scan_folder(folder: str | os.PathLike[str]) -> LabelledImages:
@@ -95,19 +96,17 @@ def read_list(path: str | os.PathLike[str]) -> LabelledImages:
             rows = list(csv.reader(file, strict=True))
     except (OSError, csv.Error) as error:
         raise DatasetError(f"{path}: cannot be read as a list of images ({error}).") from error
-    if not rows or rows[0] != _COLUMNS:
+    if not rows or rows.pop(0) != _COLUMNS:
         raise DatasetError(f"{path}: expected a CSV file that starts with the line 'path,label'.")
-    for number, row in enumerate(rows[1:], start=2):
+    for number, row in enumerate(rows, start=2):
         if len(row) != 2 or not row[0] or not row[1]:
             raise DatasetError(f"{path}: line {number}: expected a path and a label; got {row}.")
         if "\0" in row[0] or "\0" in row[1]:
             raise DatasetError(f"{path}: line {number}: expected text without NUL characters; write the list anew.")
-    if len(rows) == 1:
+    if not rows:
         raise DatasetError(f"{path}: the list is empty; expected a path and a label a line.")
-    images = [(unguard_formula(row[0]), unguard_formula(row[1])) for row in rows[1:]]
-    return LabelledImages(
-        tuple(os.path.normpath(base / name) for name, _ in images), tuple(label for _, label in images)
-    )
+    names, labels = zip(*(map(unguard_formula, row) for row in rows), strict=True)
+    return LabelledImages(tuple(os.path.normpath(base / name) for name in names), labels)
 
 
 def write_list(path: str | os.PathLike[str], images: LabelledImages) -> None:

@@ -89,4 +89,4 @@ def load_set(kind: PublishedSet, path: str | os.PathLike[str] | None = None) -> 
     notes = images.notes
     if n_others := is_ours.count(False):
         notes += (f"{n_others} picture{'s' if n_others > 1 else ''} not named as {kind.title}'s: left out",)
-    return LabelledImages(tuple(images.paths[n] for n in kept), tuple(images.labels[n] for n in kept), notes)
+    return images.take(kept, notes)

@@ -49,8 +49,4 @@ def split_images(
         test += sorted(order[n_first:] if n_test is None else order[n_first : n_first + n_test])
     if not test:
         raise InvalidInputError("every class has a single image: none is left to test on.")
-    return _take(images, train), _take(images, test)
-
-
-def _take(images: LabelledImages, places: list[int]) -> LabelledImages:
-    return LabelledImages(tuple(images.paths[i] for i in places), tuple(images.labels[i] for i in places))
+    return images.take(train), images.take(test)

@@ -125,18 +125,9 @@ class _Builder:
         folded = (weight * factor[:, None, None, None]).astype(np.float32)
         shift = (beta - mean * factor).astype(np.float32)
         self._constants += [numpy_helper.from_array(folded, f"{conv}.w"), numpy_helper.from_array(shift, f"{conv}.b")]
-        side = folded.shape[2]
         self._n_channels[conv] = len(folded)
-        self._add(
-            "Conv",
-            [x, f"{conv}.w", f"{conv}.b"],
-            conv,
-            like=conv,
-            kernel_shape=[side, side],
-            strides=[stride, stride],
-            group=groups,
-            auto_pad="SAME_UPPER",
-        )
+        how = {"kernel_shape": folded.shape[2:], "strides": [stride, stride], "group": groups, "auto_pad": "SAME_UPPER"}
+        self._add("Conv", [x, f"{conv}.w", f"{conv}.b"], conv, like=conv, **how)
         return self._add("Clip", [conv, "zero", "six"], f"{conv}.relu6", like=conv) if activation else conv
 
     def block(self, x: str, name: str, stride: int) -> str:

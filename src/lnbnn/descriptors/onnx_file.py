@@ -136,16 +136,13 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
         model = onnx.load_model_from_string(data)
         if not model.graph.node:
             raise ValueError("it holds no network")
-        if any(_is_external(tensor) for tensor in _tensors(model)):
+        external = onnx.TensorProto.EXTERNAL
+        if any(tensor.data_location == external or tensor.external_data for tensor in _tensors(model)):
             raise ValueError("it keeps weights in other files, which are not followed; save it as one file")
         onnx.checker.check_model(model)
     except Exception as error:  # protobuf and the checker raise many types on a damaged file
         raise InvalidInputError(f"{name}: not a usable ONNX file ({first_line(error)}).") from error
     return model
-
-
-def _is_external(tensor: onnx.TensorProto) -> bool:
-    return tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.external_data) > 0
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

@@ -93,12 +93,11 @@ class TimmNetwork(NetworkDescriptor):
 class _Cells(torch.nn.Module):
     """A backbone whose answer to (1, 3, height, width) is a feature map (1, n_dims, rows, columns)."""
 
-    def __init__(self, model: torch.nn.Module, layer: int | None, stride: int | None = None) -> None:
+    def __init__(self, model: torch.nn.Module, layer: int | None) -> None:
         super().__init__()
         self.model = model
         self.layer = layer
         self.n_prefix = int(getattr(model, "num_prefix_tokens", 0))
-        self.stride = stride
         self.channels_last = getattr(model, "output_fmt", "NCHW") == "NHWC"
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:

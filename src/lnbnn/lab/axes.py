@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLUE", "CURVES", "RED", "new_plot", "plain_log", "plain_ticks"]
+__all__ = ["BLUE", "RED", "new_plot", "plain_log", "plain_ticks", "plot_curve"]
 
 RED, BLUE = "#d7301f", "#2166ac"
 
-CURVES = {  # color, marker, words
+_CURVES = {  # color, marker, words
     ("local-nbnn", "faiss"): (RED, "o", "Local NBNN, default index"),
     ("local-nbnn", "flann"): ("#fc8d59", "s", "Local NBNN, FLANN"),
     ("nbnn", "faiss"): (BLUE, "^", "NBNN, default index"),
@@ -34,6 +34,13 @@ def new_plot(
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel(ylabel)
     return figure, panels[0] if n_panels == 1 else panels
+
+
+def plot_curve(axes: Any, curve: dict[str, Any], x: str, y: str, words: str) -> str:
+    """Plot one field of a method and index's curve against another; returns its color."""
+    color, marker, name = _CURVES[curve["method"], curve["index"]]
+    axes.plot(curve[x], curve[y], marker=marker, color=color, ms=5, label=f"{name}{words}")
+    return color
 
 
 def plain_log(axis: Any) -> None:

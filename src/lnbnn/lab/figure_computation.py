@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lnbnn.lab.axes import CURVES, new_plot, plain_log
+from lnbnn.lab.axes import new_plot, plain_log, plot_curve
 from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Results, Settings, markdown_table
 from lnbnn.lab.lab import Lab
 from lnbnn.lab.parts import accuracy, full_params, timed_totals, truth_of
@@ -82,9 +82,7 @@ def draw(results: Results) -> Any:
     """Accuracy against CPU time per image: a curve per method and index, a point per value of the knob."""
     figure, axes = new_plot("CPU milliseconds per image", "mean per-class accuracy, %")
     for curve in results["curves"]:
-        color, marker, words = CURVES[curve["method"], curve["index"]]
-        label = f"{words} ({curve['knob']})"
-        axes.plot(curve["cpu_ms"], curve["accuracy"], marker=marker, color=color, ms=5, label=label)
+        color = plot_curve(axes, curve, "cpu_ms", "accuracy", f" ({curve['knob']})")
         for value, x, y in zip(curve["values"], curve["cpu_ms"], curve["accuracy"], strict=True):
             axes.annotate(str(value), (x, y), (4, -10), textcoords="offset points", fontsize=7, color=color)
     axes.set_xscale("log")

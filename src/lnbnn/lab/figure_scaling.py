@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.lab.axes import CURVES, new_plot, plain_log, plain_ticks
+from lnbnn.lab.axes import new_plot, plain_log, plain_ticks, plot_curve
 from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Results, Settings, markdown_table
 from lnbnn.lab.figure_computation import SPARSE
 from lnbnn.lab.lab import Lab, of_classes
@@ -72,14 +72,8 @@ def summarize(settings: Settings, outcomes: Outcomes) -> Results:
 
 
 def growth(n_classes: NDArray[np.float64], cpu_ms: NDArray[np.float64]) -> dict[str, float]:
-    """How a time grows: the exponent of a power law, and the errors of a line in log n and of a line in n.
-
-    Returns
-    -------
-    dict
-        ``exponent`` p of time ~ n^p; ``log_error`` and ``linear_error``, root mean square errors of the two lines as
-        shares of the mean time.
-    """
+    """``exponent`` p of time ~ n^p; ``log_error`` and ``linear_error`` of a line in log n and in n: root mean square
+    errors as shares of the mean time."""
     exponent = np.polyfit(np.log(n_classes), np.log(cpu_ms), 1)[0]
     found = {"exponent": round(float(exponent), 3)}
     for name, x in (("log_error", np.log(n_classes)), ("linear_error", n_classes)):
@@ -104,9 +98,7 @@ def draw(results: Results) -> Any:
     """CPU time per image against the number of classes, with the exponent of each curve's growth."""
     figure, axes = new_plot("number of classes", "CPU milliseconds per image")
     for curve in results["curves"]:
-        color, marker, words = CURVES[curve["method"], curve["index"]]
-        label = f"{words}: grows as n^{curve['exponent']:.2f}"
-        axes.plot(curve["n_classes"], curve["cpu_ms"], marker=marker, color=color, ms=5, label=label)
+        plot_curve(axes, curve, "n_classes", "cpu_ms", f": grows as n^{curve['exponent']:.2f}")
     axes.set_xscale("log")
     axes.set_yscale("log")
     plain_log(axes.yaxis)

@@ -79,14 +79,13 @@ class Lab:
         self.store = FeatureStore(self.runs / "features")
         (self.runs / "parts").mkdir(exist_ok=True)
 
-    def split(self, n_train: int, n_test: int, seed: int) -> tuple[LabelledImages, LabelledImages]:
-        """Training and test images of a seed; the first ``n_train`` and the next ``n_test`` of a class's own order."""
-        return split_images(self.data, n_train=n_train, n_test=n_test, seed=seed)
-
     def split_of(
         self, settings: Settings, classes: Iterable[str] | None = None
     ) -> tuple[LabelledImages, LabelledImages]:
-        """The split of a part, by its settings ``n_train``, ``n_test`` and ``seed``: of all classes, or of these."""
+        """The split of a part, by its settings ``n_train``, ``n_test`` and ``seed``: of all classes, or of these.
+
+        A class gives the first ``n_train`` and the next ``n_test`` images of its own order.
+        """
         data = self.data if classes is None else of_classes(self.data, classes)
         return split_images(data, n_train=settings["n_train"], n_test=settings["n_test"], seed=settings["seed"])
 
@@ -128,10 +127,6 @@ class Lab:
             found = _unpacked(arrays)
         return found
 
-    def is_finished(self, part: Part) -> bool:
-        """Whether the outcome of a part is in the run folder, whole."""
-        return _read(self.path(part)) is not None
-
     def path(self, part: Part) -> Path:
         """The file of a part's outcome, named by all that it depends on; without suffix: a folder of its own."""
         key = [__version__, self.dataset, len(self.data), part.kind, part.settings]
@@ -158,7 +153,7 @@ class Lab:
         """
         parts = experiment.plan(settings)
         if finished:
-            parts = [part for part in parts if self.is_finished(part)]
+            parts = [part for part in parts if _read(self.path(part)) is not None]
             if not parts:
                 raise InvalidInputError(f"no part of {experiment.name} is finished in {self.runs}; run it first.")
         kept = [self.path(part).exists() and not again for part in parts]
@@ -170,10 +165,10 @@ class Lab:
             seconds = float(outcome["seconds"])
             if not kept[place]:
                 times.setdefault(part.kind, []).append(seconds)
-            waiting = [
-                other.kind for other, done in zip(parts[place + 1 :], kept[place + 1 :], strict=True) if not done
-            ]
-            on_part(PartStatus(part, place + 1, len(parts), kept[place], seconds, _seconds_of(waiting, times)))
+            every = [value for values in times.values() for value in values]
+            waiting = [other.kind for other, done in list(zip(parts, kept, strict=True))[place + 1 :] if not done]
+            left = sum(float(np.mean(times.get(kind, every))) for kind in waiting) if every else 0.0
+            on_part(PartStatus(part, place + 1, len(parts), kept[place], seconds, left))
         results = experiment.summarize(settings, outcomes)
         if experiment.paper:
             results["splits"] = self._describe_splits(parts)
@@ -193,7 +188,7 @@ class Lab:
         wanted = {tuple(part.settings[key] for key in keys) for part in parts if all(k in part.settings for k in keys)}
         found = {}
         for n_train, n_test, seed in sorted(wanted):
-            split = self.split(n_train, n_test, seed)
+            split = self.split_of({"n_train": n_train, "n_test": n_test, "seed": seed})
             lists = [["/".join(Path(path).parts[-2:]) for path in images.paths] for images in split]
             if set(lists[0]) & set(lists[1]):
                 raise InvalidInputError("an image is in the training and in the test list of one split.")
@@ -208,8 +203,7 @@ class Lab:
 def of_classes(images: LabelledImages, classes: Iterable[str]) -> LabelledImages:
     """The images of these classes, in their order."""
     chosen = set(classes)
-    kept = [place for place, label in enumerate(images.labels) if label in chosen]
-    return LabelledImages(tuple(images.paths[i] for i in kept), tuple(images.labels[i] for i in kept))
+    return images.take([place for place, label in enumerate(images.labels) if label in chosen])
 
 
 def _read(path: Path) -> Outcome | None:
@@ -242,9 +236,3 @@ def _code_digest() -> str:
     for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _seconds_of(waiting: list[str], times: dict[str, list[float]]) -> float:
-    """What parts of these kinds may take, by those that were done."""
-    every = [value for values in times.values() for value in values]
-    return sum(float(np.mean(times.get(kind, every))) for kind in waiting) if every else 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -104,12 +103,8 @@ def start_in_background(arguments: Sequence[str], runs: Path) -> tuple[subproces
     runs.mkdir(parents=True, exist_ok=True)
     log = runs / f"reproduce-{time.strftime('%Y%m%d-%H%M%S')}.log"
     with open(log, "wb") as file:
+        command = [sys.executable, "-m", "lnbnn", *arguments]
         process = subprocess.Popen(
-            [sys.executable, "-m", "lnbnn", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=os.environ,
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
     return process, log

@@ -104,10 +104,9 @@ def tabulate(results: Results) -> str:
             continue
         line = [f"`{method}`"]
         for n_train, rows in columns.items():
-            ours = (
-                [mean_sd(rows[method]["accuracy"]), str(len(rows[method]["accuracy"]))] if method in rows else ["", ""]
-            )
-            line += [*ours, dict(zip(("15", "30"), printed, strict=True)).get(n_train, "")]
+            found = rows[method]["accuracy"] if method in rows else []
+            line += [mean_sd(found), str(len(found))] if found else ["", ""]
+            line.append(dict(zip(("15", "30"), printed, strict=True)).get(n_train, ""))
         table.append(line)
     return markdown_table(header, table)
 

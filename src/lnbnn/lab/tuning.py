@@ -20,6 +20,7 @@ from lnbnn.indexes.faiss_index import FaissIndex
 from lnbnn.model.planning import plan_fit
 from lnbnn.reading.extraction import Progress, features_of, map_in_order, no_progress
 from lnbnn.reading.store import FeatureStore
+from lnbnn.trust.evaluation import mean_per_class
 
 __all__ = ["GRIDS", "LAYERS", "LOCATION_WEIGHTS", "NETWORK_SEARCHES", "SEARCHES", "SIZES", "Trial", "best_of", "tune"]
 
@@ -176,7 +177,5 @@ def _try(model: LocalNBNN, settings: dict[str, Any], asked: LabelledImages, memo
         return answer, 1000 * (time.thread_time() - start)
 
     found = list(map_in_order(work, asked.paths, model.n_jobs))
-    truth = np.array(asked.labels)
-    right = np.array([answer == label for (answer, _), label in zip(found, asked.labels, strict=True)])
-    accuracy = float(np.mean([right[truth == label].mean() for label in np.unique(truth)]))
+    accuracy = mean_per_class(np.array([answer for answer, _ in found], object), np.array(asked.labels))
     return Trial(settings, accuracy, float(np.mean([ms for _, ms in found])), memory_bytes)

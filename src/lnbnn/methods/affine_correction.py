@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 from lnbnn.errors import InvalidInputError, LnbnnError
 
-__all__ = ["apply_affine", "cross_fit_affine", "fit_affine", "hinge_objective"]
+__all__ = ["apply_affine", "cross_fit_affine", "fit_affine"]
 
 _PAIRS_A_ROUND = 10  # most violated wrong classes of an image that one round of constraint generation adds
 _GAP = 1e-9  # relative gap between the restricted and the whole problem at which they count as equal
@@ -96,29 +96,6 @@ def fit_affine(
     alpha = 1.0 + slope
     beta = margin * shift - slope * distances.mean()
     return alpha, beta
-
-
-def hinge_objective(
-    distances: NDArray[np.floating],
-    labels: NDArray[np.integer],
-    alpha: NDArray[np.float64],
-    beta: NDArray[np.float64],
-    *,
-    regularization: float = 0.01,
-    balance: float = 0.5,
-) -> float:
-    """What :func:`fit_affine` minimises, at any alpha and beta; every image must have another of its class."""
-    distances, labels = _check(distances, labels, regularization)
-    n_images, n_classes = distances.shape
-    weights = _weights(np.bincount(labels, minlength=n_classes), labels, balance) / (n_classes - 1)
-    own = np.take_along_axis(distances, labels[:, None], axis=1)
-    margin = np.abs(distances - own).sum() / (n_images * (n_classes - 1))
-    mean, spread = distances.mean(), distances.std()
-    corrected = apply_affine(distances, alpha, beta)
-    hinge = np.maximum(0.0, margin + np.take_along_axis(corrected, labels[:, None], axis=1) - corrected)
-    np.put_along_axis(hinge, labels[:, None], 0.0, axis=1)
-    penalty = np.abs(alpha - 1.0) * spread + np.abs(alpha * mean + beta - mean)
-    return float((weights @ hinge.sum(axis=1) + regularization / n_classes * penalty.sum()) / margin)
 
 
 def cross_fit_affine(

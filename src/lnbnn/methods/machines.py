@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,35 +16,16 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-__all__ = [
-    "MACHINES",
-    "Machines",
-    "best_c_and_blend",
-    "choose_c_and_blend",
-    "held_out_scores",
-    "linear_machines",
-    "train_machines",
-]
-
-Linear: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""Coefficients (n_classes, d) and intercepts."""
+__all__ = ["MACHINES", "Machines", "best_c_and_blend", "held_out_scores", "linear_machines", "train_machines"]
 
 _BLEND_GRID = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6)
 _FOLDS = 3
 
 
-def _logistic(vectors: NDArray[np.float64], labels: NDArray[np.int64], c: float) -> Linear:
-    model = LogisticRegression(C=c, max_iter=300).fit(vectors, labels)
-    return model.coef_, model.intercept_
+_svm = partial(LinearSVC, dual=True, tol=1e-3, max_iter=2000, random_state=0)
 
-
-def _svm(vectors: NDArray[np.float64], labels: NDArray[np.int64], c: float) -> Linear:
-    model = LinearSVC(C=c, dual=True, tol=1e-3, max_iter=2000, random_state=0).fit(vectors, labels)
-    return model.coef_, model.intercept_
-
-
-MACHINES: dict[str, tuple[Callable[..., Linear], tuple[float, ...]]] = {
-    "logistic": (_logistic, (0.001, 0.003, 0.01, 0.03, 0.1)),
+MACHINES: dict[str, tuple[Callable[..., Any], tuple[float, ...]]] = {
+    "logistic": (partial(LogisticRegression, max_iter=300), (0.001, 0.003, 0.01, 0.03, 0.1)),
     "svm": (_svm, (0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03)),
 }
 """How the machines of all classes are trained, by name, and the values of C to choose from: ``logistic``, one
@@ -96,37 +78,19 @@ def train_machines(
     machine : str
         A name in :data:`MACHINES`.
     c, blend : float, optional
-        Given, they are not chosen.
+        C, and the share of the input's own scores; by default chosen by cross-validation.
     """
     order = np.lexsort((*responses.T, *own.T, labels))
     own, responses, labels = own[order], responses[order], labels[order]
     spread = responses.std(axis=0)
     mean, scale = responses.mean(axis=0), np.where(spread > 0, spread, 1.0)
     standard = (responses - mean) / scale
-    best_c, own_weight = choose_c_and_blend(standard, own, labels, machine=machine, seed=seed, c=c, blend=blend)
+    held_out = held_out_scores(standard, labels, own.shape[1], machine=machine, seed=seed, c=c)
+    best_c, own_weight = 0.01 if c is None else c, 0.0
+    if held_out:
+        _, best_c, own_weight = best_c_and_blend(held_out, own, labels, blend=blend)
     coef, intercept = linear_machines(standard, labels, own.shape[1], best_c, machine=machine)
     return Machines(mean, scale, coef, intercept, best_c, own_weight)
-
-
-def choose_c_and_blend(
-    vectors: NDArray[np.float64],
-    own: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    *,
-    machine: str,
-    seed: int,
-    c: float | None = None,
-    blend: float | None = None,
-) -> tuple[float, float]:
-    """C of the machines, and the weight of the input's own scores beside theirs, by cross-validation.
-
-    Of equally good pairs the first is taken: the smaller C, then the smaller weight. The blend is in units of the
-    spread of the machines' held-out scores; the weight returned is the blend times that spread.
-    """
-    held_out = held_out_scores(vectors, labels, own.shape[1], machine=machine, seed=seed, c=c)
-    if not held_out:
-        return (0.01 if c is None else c), 0.0
-    return best_c_and_blend(held_out, own, labels, blend=blend)[1:]
 
 
 def held_out_scores(
@@ -159,7 +123,11 @@ def best_c_and_blend(
     *,
     blend: float | None = None,
 ) -> tuple[int, float, float]:
-    """How many answers are right with the best pair, its C, and its weight of the input's own scores."""
+    """How many answers are right with the best pair, its C, and its weight of the input's own scores.
+
+    Of equally good pairs the first is taken: the smaller C, then the smaller weight. The blend is in units of the
+    spread of the machines' held-out scores; the weight is the blend times that spread.
+    """
     found = []
     for c, scores in held_out.items():
         spread = float(scores.std())
@@ -171,13 +139,14 @@ def best_c_and_blend(
 
 def linear_machines(
     vectors: NDArray[np.float64], labels: NDArray[np.int64], n_classes: int, c: float, *, machine: str
-) -> Linear:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coefficients (n_classes, d) and intercepts; zeros for a single class."""
     if n_classes == 1:
         return np.zeros((1, vectors.shape[1])), np.zeros(1)
     with warnings.catch_warnings(), threadpool_limits(1):  # the same sums for any number of threads
         warnings.simplefilter("ignore", ConvergenceWarning)  # what is reached in the rounds allowed is used
-        coef, intercept = MACHINES[machine][0](vectors, labels, c)
+        model = MACHINES[machine][0](C=c).fit(vectors, labels)
+    coef, intercept = model.coef_, model.intercept_
     if n_classes == 2:
         return np.vstack([-coef, coef]), np.append(-intercept, intercept)
     return np.ascontiguousarray(coef), intercept  # as it comes back from a file: other orders round otherwise

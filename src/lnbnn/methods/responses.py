@@ -39,26 +39,15 @@ def response_vectors(
 
 
 def cell_totals(updates: Updates, xy: NDArray[np.floating], n_classes: int, n_side: int) -> NDArray[np.float64]:
-    """Totals of the updates in each of ``n_side`` x ``n_side`` cells of the image, row by row.
+    """Totals of the updates in each of ``n_side`` x ``n_side`` cells of the image, row by row: (n_cells, n_classes).
 
-    Parameters
-    ----------
-    updates : Updates
-    xy : ndarray of shape (n_descriptors, 2)
-        Place of each descriptor as a fraction of width and height.
-
-    Returns
-    -------
-    ndarray of shape (n_side * n_side, n_classes); its sum over the cells is the total of the image
+    ``xy`` is the place of each descriptor as a fraction of width and height. The sum over the cells is the total of
+    the image.
     """
     column, row = np.clip((np.asarray(xy) * n_side).astype(np.intp), 0, n_side - 1).T
     cell = row * n_side + column
-    return np.stack(
-        [
-            Updates(updates.values[cell == place], updates.labels[cell == place]).totals(n_classes)
-            for place in range(n_side * n_side)
-        ]
-    )
+    inside = [cell == place for place in range(n_side * n_side)]
+    return np.stack([Updates(updates.values[rows], updates.labels[rows]).totals(n_classes) for rows in inside])
 
 
 def own_and_response(
@@ -66,29 +55,12 @@ def own_and_response(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What the totals of an image say by themselves (standardised, higher is better), and its response vector.
 
-    Parameters
-    ----------
-    totals : ndarray of shape (n_cells, n_classes)
-        Of the whole image first, then of its cells.
-    n_descriptors : int
-    kind : str
-        A name in :data:`RESPONSES`.
-
-    Returns
-    -------
-    own, response : ndarrays of shape (n_classes,) and (n_cells * n_classes,)
+    ``totals`` has the shape (n_cells, n_classes): of the whole image first, then of its cells. The two have the shapes
+    (n_classes,) and (n_cells * n_classes,).
     """
     counts = np.full(len(totals), n_descriptors)
     own = 0.0 - response_vectors(totals[:1], counts[:1], "standard")[0]
     return own, response_vectors(totals, counts, kind).ravel()
-
-
-def _raw(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
-    return totals
-
-
-def _mean(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
-    return totals / n
 
 
 def _unit(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -109,14 +81,13 @@ def _standard(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np
 def _log_odds(totals: NDArray[np.float64], n: NDArray[np.integer]) -> NDArray[np.float64]:
     z = -_standard(totals, n)
     p = np.exp(z - z.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    p = np.clip(p, 1e-12, 1 - 1e-12)
+    p = np.clip(p / p.sum(axis=1, keepdims=True), 1e-12, 1 - 1e-12)
     return np.log(p) - np.log1p(-p)
 
 
 RESPONSES: dict[str, Callable[[NDArray[np.float64], NDArray[np.integer]], NDArray[np.float64]]] = {
-    "raw": _raw,
-    "mean": _mean,
+    "raw": lambda totals, n: totals,
+    "mean": lambda totals, n: totals / n,
     "unit": _unit,
     "standard": _standard,
     "rank": _rank,

@@ -15,7 +15,6 @@ from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods.base import Method, Progress
 from lnbnn.methods.kernel_svm import KernelMachines, fit_one_vs_all
 from lnbnn.methods.pyramid.codebook import Codebook, make_codebook
-from lnbnn.methods.pyramid.coding import hard_codes, local_soft_codes
 from lnbnn.methods.pyramid.kernels import intersection_kernel
 from lnbnn.methods.pyramid.pooling import level_weights, n_cells, normalize, pool
 from lnbnn.reading.extraction import map_in_order
@@ -42,13 +41,8 @@ class PyramidMachines(Method):
     def pyramid(self, features: ImageFeatures) -> NDArray[np.float32]:
         """The pyramid of an image that has descriptors, shape (n_cells * n_words,)."""
         settings = self.settings
-        n_levels, n_nearest = int(settings.n_levels), getattr(settings, "n_nearest_words", None)
-        if n_nearest is None:
-            codes = hard_codes(features.descriptors, self.codebook)
-        else:
-            codes = local_soft_codes(
-                features.descriptors, self.codebook, n_nearest=int(n_nearest), beta=float(settings.beta)
-            )
+        n_levels, n_nearest = int(settings.n_levels), int(getattr(settings, "n_nearest_words", 1))
+        codes = self.codebook.codes(features.descriptors, n_nearest, float(getattr(settings, "beta", 1.0)))
         weights = level_weights(n_levels) if settings.pooling == "average" else None
         pooled = pool(codes, features.xy, pooling=settings.pooling, n_levels=n_levels, weights=weights)
         return normalize(pooled, settings.norm)

@@ -125,7 +125,8 @@ def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, pro
     if not 0.0 <= min_probability <= 1.0:
         raise InvalidInputError(f"min_probability must be from 0 to 1; got {min_probability}.")
     model = classifier.fitted()
-    if len(model.references.classes) < 2:
+    classes = model.references.classes.tolist()
+    if len(classes) < 2:
         raise InvalidInputError("an audit compares classes and needs at least two; the model has one.")
     scores, twins = _look_up(model, progress)
     labels = model.references.places
@@ -134,19 +135,17 @@ def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, pro
     probabilities = np.full(len(labels), -1.0)
     if used.any():
         probabilities[used] = wrong_label_probabilities(scaled[used], labels[used], seed=_SEED)
-    answers = np.argmax(scores, axis=1)
+    answers, doubt = np.argmax(scores, axis=1), doubts(standard_scores(scaled), labels)
+    suspects = []
+    for place in np.flatnonzero((answers != labels) & (probabilities >= min_probability)):
+        image, closest = model.references[place], model.references[twins.place[place]]
+        figures = classes[answers[place]], float(probabilities[place]), float(doubt[place])
+        suspects.append(Suspect(image.id, image.name, image.label, *figures, closest.id, closest.name, closest.label))
     return Audit(
         len(labels),
-        len(model.references.classes),
+        len(classes),
         float(np.mean(answers[used] == labels[used])) if used.any() else float("nan"),
-        _suspects(
-            model.references,
-            np.flatnonzero((answers != labels) & (probabilities >= min_probability)),
-            answers,
-            probabilities,
-            doubts(standard_scores(scaled), labels),
-            twins,
-        ),
+        tuple(sorted(suspects, key=lambda suspect: (-suspect.doubt, suspect.id))),
         _near_duplicates(model.references, twins),
         _strangers(model.references, scores),
         _confused(model.references, answers, used),
@@ -156,15 +155,11 @@ def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, pro
 def _look_up(model: Model, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
     """Scores of each image without itself, and the image that is most like it; of a fusion, to its first method."""
     if isinstance(model, FusionModel):
-        found = [_look_up(member, progress) for member in model.members]
-        return model.fused_scores([scores for scores, _ in found]), found[0][1]
+        members = [_look_up(member, progress) for member in model.members]
+        return model.fused_scores([scores for scores, _ in members]), members[0][1]
     if not isinstance(model.method, MatchingMethod):
         raise InvalidInputError(f"method {model.settings.method!r} cannot look up its images without themselves.")
-    return _look_up_in_index(model.method, progress)
-
-
-def _look_up_in_index(method: MatchingMethod, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
-    n_classes = len(method.references.classes)
+    method, n_classes = model.method, len(model.method.references.classes)
     places = {image.id: place for place, image in enumerate(method.references)}
 
     def work(vectors: NDArray[np.generic], own: range) -> NDArray[np.float64]:
@@ -204,23 +199,6 @@ def _twin(
     return float(places.get(twin, -1)), counts.max() / len(vectors), float(np.median(squared[images == twin]))
 
 
-def _suspects(
-    images: References,
-    places: NDArray[np.intp],
-    answers: NDArray[np.int64],
-    probabilities: NDArray[np.float64],
-    doubt: NDArray[np.float64],
-    twins: Twins,
-) -> tuple[Suspect, ...]:
-    classes = images.classes.tolist()
-    found = []
-    for place in places:
-        image, closest = images[place], images[twins.place[place]]
-        figures = classes[answers[place]], float(probabilities[place]), float(doubt[place])
-        found.append(Suspect(image.id, image.name, image.label, *figures, closest.id, closest.name, closest.label))
-    return tuple(sorted(found, key=lambda suspect: (-suspect.doubt, suspect.id)))
-
-
 def _near_duplicates(images: References, twins: Twins) -> tuple[NearDuplicate, ...]:
     pairs: dict[tuple[int, int], float] = {}
     for place in np.flatnonzero(twins.is_copy).tolist():
@@ -230,11 +208,9 @@ def _near_duplicates(images: References, twins: Twins) -> tuple[NearDuplicate, .
     by_digest: dict[str, int] = {}
     same: set[tuple[int, int]] = set()
     for place, image in enumerate(images):
-        if image.digest is not None:
-            first = by_digest.setdefault(image.digest, place)
-            if first != place:
-                same.add((first, place))
-                pairs[first, place] = 1.0
+        if image.digest is not None and (first := by_digest.setdefault(image.digest, place)) != place:
+            same.add((first, place))
+            pairs[first, place] = 1.0
     found = []
     for (one, other), share in pairs.items():
         a, b = images[one], images[other]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from lnbnn.errors import ImageReadError
 from lnbnn.escaping import html_text, shell_word
 from lnbnn.files.atomic import atomic_path
 from lnbnn.files.images import jpeg_thumbnail
-from lnbnn.trust.audit import Audit, NearDuplicate, Stranger, Suspect
+from lnbnn.trust.audit import Audit
 
 __all__ = ["audit_page", "write_audit_page"]
 
@@ -52,113 +51,103 @@ def write_audit_page(
     folders: Sequence[str | os.PathLike[str]] = (),
 ) -> int:
     """Write the page that :func:`audit_page` makes, whole or not at all; returns how many pictures it lacks."""
-    pictures = _Pictures(folders)
-    text = _page(audit, model, pictures)
+    text, n_missing = audit_page(audit, model=model, folders=folders)
     with atomic_path(path) as partial:
         partial.write_text(text, encoding="utf-8")
-    return pictures.n_missing
+    return n_missing
 
 
-def audit_page(audit: Audit, *, model: str = "model", folders: Sequence[str | os.PathLike[str]] = ()) -> str:
-    """The page as text.
+def audit_page(
+    audit: Audit, *, model: str = "model", folders: Sequence[str | os.PathLike[str]] = ()
+) -> tuple[str, int]:
+    """The page as text, and how many pictures it lacks.
 
     Pictures are read from where the model says they were, but only from the given folders: a model may name any path.
     One that is gone, or lies elsewhere, is named instead.
     """
-    return _page(audit, model, _Pictures(folders))
-
-
-def _page(audit: Audit, model: str, pictures: _Pictures) -> str:
-    suspects = [_suspect(suspect, model, pictures) for suspect in audit.suspects[:_MAX_SHOWN]]
-    duplicates = [_duplicate(pair, model, pictures) for pair in audit.near_duplicates[:_MAX_SHOWN]]
-    strangers = [_stranger(stranger, model, pictures) for stranger in audit.strangers[:_MAX_SHOWN]]
+    pictures, title = _Pictures(folders), f"Audit of {html_text(model)}"
+    suspects, duplicates, strangers = _cards(audit, shell_word(model), pictures)
+    confused = [
+        "".join(f"<td>{html_text(cell)}</td>" for cell in (c.label, c.answer, c.n_images, f"{100 * c.share:.0f} %"))
+        for c in audit.confused[:_MAX_SHOWN]
+    ]
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>",
-        f"<title>Audit of {html_text(model)}</title><style>{_STYLE}</style>",
-        f"<h1>Audit of {html_text(model)}</h1>",
+        f"<title>{title}</title><style>{_STYLE}</style>",
+        f"<h1>{title}</h1>",
         f"<p>{audit.n_images:,} images of {audit.n_classes:,} classes. Each was looked up as if the model lacked it: "
         f"{100 * audit.accuracy:.1f} % got their own label back.</p>",
-        *_missing(pictures.n_missing, model),
-        *_section(
+    ]
+    if pictures.n_missing:
+        command = _command(f"audit {shell_word(model)} -o audit.html --images FOLDER")
+        parts.append(
+            f"<p>{pictures.n_missing} pictures are not shown: only those in folders that you name are. {command}</p>"
+        )
+    for heading, what, cards, n_found in (
+        (
             "Labels that look wrong",
             "Without the image, the model takes it for another class. The bar: how probable it is that the label is "
             "wrong. Left: the image; right: the one in the model that is most like it.",
             suspects,
             len(audit.suspects),
         ),
-        *_section(
+        (
             "Near-duplicates",
             "One of the two holds most of what the other does; those with different labels come first.",
             duplicates,
             len(audit.near_duplicates),
         ),
-        *_section(
+        (
             "Images that nothing resembles",
             "No class stands out for them, and least of all their own.",
             strangers,
             len(audit.strangers),
         ),
-        "<h2>Classes that are confused</h2>",
-        _table(
-            ("class", "taken for", "images", "share of the class"),
-            ((c.label, c.answer, c.n_images, f"{100 * c.share:.0f} %") for c in audit.confused[:_MAX_SHOWN]),
-        ),
-        "</html>",
+    ):
+        shown = "" if n_found <= len(cards) else f" The first {len(cards)} of {n_found} are shown."
+        parts.append(f"<h2>{heading} ({n_found})</h2><p>{what}{shown}</p>")
+        parts.append(f"<div class='grid'>{''.join(cards)}</div>" if cards else "<p>None.</p>")
+    table = "<table><tr><th>class</th><th>taken for</th><th>images</th><th>share of the class</th></tr>"
+    rows = "".join(f"<tr>{row}</tr>" for row in confused)
+    parts += ["<h2>Classes that are confused</h2>", f"{table}{rows}</table>" if rows else "<p>None.</p>", "</html>"]
+    return "\n".join(parts) + "\n", pictures.n_missing
+
+
+def _cards(audit: Audit, model: str, pictures: _Pictures) -> tuple[list[str], list[str], list[str]]:
+    """A card for each suspect, near-duplicate and stranger that is shown."""
+    suspects = []
+    for suspect in audit.suspects[:_MAX_SHOWN]:
+        share = f"{100 * suspect.probability:.0f}"
+        closest = f"{html_text(suspect.closest_label)}, image {suspect.closest_id}"
+        suspects.append(
+            f"<div class='card'><div class='pair'>{pictures.figure(suspect.name, f'image {suspect.id}')}"
+            f"{pictures.figure(suspect.closest_name, closest)}</div>"
+            f"<div>label <span class='wrong'>{html_text(suspect.label)}</span>, wrong with {share} %</div>"
+            f"<div class='bar' title='{share} %'><div style='width:{share}%;background:#b3261e'></div></div>"
+            f"<div>looks like <span class='right'>{html_text(suspect.suggested)}</span></div>"
+            f"{_command(f'relabel {model} --image {suspect.id} --label {shell_word(suspect.suggested)}')}</div>"
+        )
+    duplicates = []
+    for pair in audit.near_duplicates[:_MAX_SHOWN]:
+        span = f"<span class='{'wrong' if pair.across_classes else 'right'}'>"
+        how = "the same bytes" if pair.same_bytes else f"{100 * pair.share:.0f} % of the descriptors"
+        duplicates.append(
+            f"<div class='card'><div class='pair'>{pictures.figure(pair.name, f'image {pair.id}')}"
+            f"{pictures.figure(pair.other_name, f'image {pair.other_id}')}</div>"
+            f"<div>{span}{html_text(pair.label)}</span> and {span}{html_text(pair.other_label)}</span>, {how}</div>"
+            f"{_command(f'remove {model} --image {pair.other_id}')}</div>"
+        )
+    strangers = [
+        f"<div class='card'>{pictures.figure(stranger.name, f'image {stranger.id}')}"
+        f"<div>label {html_text(stranger.label)}, number {stranger.rank} among the classes</div>"
+        f"{_command(f'remove {model} --image {stranger.id}')}</div>"
+        for stranger in audit.strangers[:_MAX_SHOWN]
     ]
-    return "\n".join(parts) + "\n"
+    return suspects, duplicates, strangers
 
 
-def _missing(n_missing: int, model: str) -> list[str]:
-    if not n_missing:
-        return []
-    command = f"lnbnn audit {shell_word(model)} -o audit.html --images FOLDER"
-    return [f"<p>{n_missing} pictures are not shown: only those in folders that you name are. {_command(command)}</p>"]
-
-
-def _section(title: str, what: str, cards: Sequence[str], n_found: int) -> list[str]:
-    shown = "" if n_found <= len(cards) else f" The first {len(cards)} of {n_found} are shown."
-    body = f"<div class='grid'>{''.join(cards)}</div>" if cards else "<p>None.</p>"
-    return [f"<h2>{title} ({n_found})</h2><p>{what}{shown}</p>", body]
-
-
-def _suspect(suspect: Suspect, model: str, pictures: _Pictures) -> str:
-    closest = f"{html_text(suspect.closest_label)}, image {suspect.closest_id}"
-    return (
-        "<div class='card'><div class='pair'>"
-        + pictures.figure(suspect.name, f"image {suspect.id}")
-        + pictures.figure(suspect.closest_name, closest)
-        + "</div>"
-        + f"<div>label <span class='wrong'>{html_text(suspect.label)}</span>, "
-        + f"wrong with {100 * suspect.probability:.0f} %</div>"
-        + _bar(suspect.probability, "#b3261e")
-        + f"<div>looks like <span class='right'>{html_text(suspect.suggested)}</span></div>"
-        + _command(f"lnbnn relabel {shell_word(model)} --image {suspect.id} --label {shell_word(suspect.suggested)}")
-        + "</div>"
-    )
-
-
-def _duplicate(pair: NearDuplicate, model: str, pictures: _Pictures) -> str:
-    kind = "wrong" if pair.across_classes else "right"
-    how = "the same bytes" if pair.same_bytes else f"{100 * pair.share:.0f} % of the descriptors"
-    return (
-        "<div class='card'><div class='pair'>"
-        + pictures.figure(pair.name, f"image {pair.id}")
-        + pictures.figure(pair.other_name, f"image {pair.other_id}")
-        + f"</div><div><span class='{kind}'>{html_text(pair.label)}</span> and "
-        + f"<span class='{kind}'>{html_text(pair.other_label)}</span>, {how}</div>"
-        + _command(f"lnbnn remove {shell_word(model)} --image {pair.other_id}")
-        + "</div>"
-    )
-
-
-def _stranger(stranger: Stranger, model: str, pictures: _Pictures) -> str:
-    return (
-        "<div class='card'>"
-        + pictures.figure(stranger.name, f"image {stranger.id}")
-        + f"<div>label {html_text(stranger.label)}, number {stranger.rank} among the classes</div>"
-        + _command(f"lnbnn remove {shell_word(model)} --image {stranger.id}")
-        + "</div>"
-    )
+def _command(words: str) -> str:
+    return f"<code>{html_text(f'lnbnn {words}')}</code>"
 
 
 class _Pictures:
@@ -170,32 +159,13 @@ class _Pictures:
 
     def figure(self, name: str, caption: str) -> str:
         try:
-            data = base64.b64encode(jpeg_thumbnail(self._inside(name), _SIDE)).decode("ascii")
+            path = os.path.realpath(name)
+            if not any(os.path.commonpath([folder, path]) == folder for folder in self._folders):
+                raise ImageReadError(f"{name}: not in a folder that was named.")
+            data = base64.b64encode(jpeg_thumbnail(path, _SIDE)).decode("ascii")
             picture = f"<img alt='' src='data:image/jpeg;base64,{data}'>"
         except (ImageReadError, ValueError):  # ValueError: no path at all
             self.n_missing += 1
             picture = "picture not found"
         file = html_text(os.path.basename(name))
         return f"<figure><div class='picture'>{picture}</div><figcaption>{caption}<br>{file}</figcaption></figure>"
-
-    def _inside(self, name: str) -> str:
-        path = os.path.realpath(name)
-        if not any(os.path.commonpath([folder, path]) == folder for folder in self._folders):
-            raise ImageReadError(f"{name}: not in a folder that was named.")
-        return path
-
-
-def _command(text: str) -> str:
-    return f"<code>{html_text(text)}</code>"
-
-
-def _bar(share: float, color: str) -> str:
-    return (
-        f"<div class='bar' title='{100 * share:.0f} %'>"
-        f"<div style='width:{100 * share:.0f}%;background:{color}'></div></div>"
-    )
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    cells = "".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>{cells}</table>" if cells else "<p>None.</p>"

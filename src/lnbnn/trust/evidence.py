@@ -91,12 +91,7 @@ def _side_by_side(parts: list[ImageFeatures]) -> ImageFeatures:
 
 
 def support_map(features: ImageFeatures, support: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Spread each descriptor's support evenly over the pixels of its patch; the sum stays the same.
-
-    Returns
-    -------
-    ndarray of shape (height, width)
-    """
+    """Each descriptor's support, spread evenly over the pixels of its patch: (height, width), of the same sum."""
     width, height = features.size
     half = features.scale / 2.0
     x, y = features.xy[:, 0] * width, features.xy[:, 1] * height

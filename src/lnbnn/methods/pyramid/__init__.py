@@ -1,1 +1,1 @@
-"""The spatial pyramid, one hop a module: codebook -> coding -> pooling -> kernels."""
+"""The spatial pyramid, one hop a module: codebook -> pooling -> kernels."""

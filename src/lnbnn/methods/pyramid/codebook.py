@@ -1,4 +1,4 @@
-"""A codebook of visual words: the centers of sampled descriptors, and the words nearest to a descriptor."""
+"""A codebook of visual words: the centers of sampled descriptors, and how much of a descriptor each word gets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import UNIT_LENGTH, ImageFeatures
 from lnbnn.indexes.faiss_kmeans import check_memory, kmeans_centers, nearest_centers
 
-__all__ = ["Codebook", "make_codebook", "sample_descriptors"]
+__all__ = ["Codebook", "Codes", "make_codebook", "sample_descriptors", "soft_weights"]
 
 _N_ITERATIONS = 20
-_8BIT_UNIT = 127.0  # 8-bit descriptors stand for unit vectors times this
 _SEEDS = (1 << 31) - 1  # FAISS takes seeds below
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """The codes of an image's descriptors: all but a few words of a code are zero, so only those few are held.
+
+    Parameters
+    ----------
+    words : ndarray of shape (n_descriptors, n_nearest), int64
+        Words with a weight, each at most once in a row.
+    weights : ndarray of shape (n_descriptors, n_nearest), float32
+        Their weights; a row sums to 1.
+    n_words : int
+        Size of the codebook.
+    """
+
+    words: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    n_words: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,20 +73,48 @@ class Codebook:
                 f"got {descriptors.dtype} of shape {descriptors.shape}."
             )
         squared, nearest = nearest_centers(descriptors.astype(np.float32), self.words, n_nearest)
-        return squared / np.float32(self._unit**2), nearest
+        unit = UNIT_LENGTH if self.dtype == np.uint8 else 1.0
+        return squared / np.float32(unit**2), nearest
 
-    @property
-    def _unit(self) -> float:
-        return _8BIT_UNIT if self.dtype == np.uint8 else 1.0
+    def codes(self, descriptors: NDArray[np.generic], n_nearest: int, beta: float) -> Codes:
+        """The nearest few words (all of a smaller codebook) share a descriptor: :func:`soft_weights`.
+
+        With one it is hard assignment (Lazebnik et al. 2006), with more local soft assignment (Liu et al. 2011).
+
+        References
+        ----------
+        Lazebnik, Schmid and Ponce, "Beyond Bags of Features: Spatial Pyramid Matching for Recognizing Natural Scene
+        Categories", CVPR 2006.
+        """
+        squared, words = self.assign(descriptors, min(n_nearest, len(self)))
+        return Codes(words, soft_weights(squared, beta), len(self))
+
+
+def soft_weights(squared: NDArray[np.float32], beta: float) -> NDArray[np.float32]:
+    """Shares of the nearest words, from squared distances of shape (n_descriptors, n_nearest), nearest first.
+
+    Notes
+    -----
+    With ``d_j`` the distance of the j-th nearest of n words, ``u_j = exp(-beta d_j^2) / sum_k exp(-beta d_k^2)``, the
+    sum over the n nearest words only: a word far away gets nothing, however large beta is. The nearest distance is
+    taken off all of them first, which changes no share and keeps the sum above zero.
+
+    References
+    ----------
+    Liu, Wang and Liu, "In Defense of Soft-assignment Coding", ICCV 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> soft_weights(np.array([[0.0, np.log(3.0)]]), 1.0)
+    array([[0.75, 0.25]], dtype=float32)
+    """
+    shares = np.exp(-beta * (squared - squared[:, :1]).astype(np.float64))
+    return (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
 def sample_descriptors(features: Sequence[ImageFeatures], n_samples: int, seed: int) -> NDArray[np.generic]:
-    """About ``n_samples`` descriptors, as many from each image as from any other; all of an image that has fewer.
-
-    Returns
-    -------
-    ndarray of shape (n_sampled, d)
-    """
+    """About ``n_samples`` descriptors, as many from each image as from any other; all of an image that has fewer."""
     kinds = {(image.descriptors.dtype, image.n_dims) for image in features}
     if len(kinds) != 1:
         shown = ", ".join(sorted(f"{dtype} of length {n_dims}" for dtype, n_dims in kinds))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.compiled import compiled
-from lnbnn.methods.pyramid.coding import Codes
+from lnbnn.methods.pyramid.codebook import Codes
 
 __all__ = ["NORMS", "POOLINGS", "cells_of", "level_weights", "n_cells", "normalize", "pool"]
 
@@ -22,18 +22,7 @@ def n_cells(n_levels: int) -> int:
 
 
 def cells_of(xy: NDArray[np.float32], level: int) -> NDArray[np.int64]:
-    """The cell of each place on a level of 2^level x 2^level cells, row by row; the far border is in the last cell.
-
-    Parameters
-    ----------
-    xy : ndarray of shape (n_descriptors, 2)
-        Places as fractions of the image's width and height.
-    level : int
-
-    Returns
-    -------
-    ndarray of shape (n_descriptors,)
-    """
+    """The cell of each place on a level of 2^level x 2^level cells, row by row; the far border is in the last cell."""
     side = 1 << level
     columns, rows = np.minimum((xy * np.float32(side)).astype(np.int64), side - 1).T
     return rows * side + columns

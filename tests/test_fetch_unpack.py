@@ -7,7 +7,7 @@ import tarfile
 import pytest
 from publisher import make_archive, make_set, make_tar, make_zip, pictures
 
-from lnbnn.data.unpack import unpack
+from lnbnn.data.fetch import unpack
 from lnbnn.errors import DatasetError
 
 
