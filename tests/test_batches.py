@@ -9,7 +9,8 @@ import pytest
 from synthetic import make_features
 
 from lnbnn.errors import ModelFormatError
-from lnbnn.model.batches import TABLE, read_batch, read_json, write_batch
+from lnbnn.model.batches import TABLE, read_batch, write_batch
+from lnbnn.model.folder import read_json
 
 
 def features(n, seed, dtype=np.uint8):

@@ -6,15 +6,15 @@ import gc
 
 import pytest
 
-from lnbnn.files.locks import ReadLock
+from lnbnn.files.locks import Lock, read_lock
 
 
 def test_a_folder_that_cannot_be_opened_leaves_no_half_lock(tmp_path):
     # A failing __del__ is reported as a warning, and warnings are errors here.
     with pytest.raises(FileNotFoundError):
-        ReadLock(tmp_path / "missing")
+        read_lock(tmp_path / "missing")
     gc.collect()
 
 
 def test_a_lock_of_which_nothing_was_made_can_be_closed():
-    ReadLock.__new__(ReadLock).close()
+    Lock().close()

@@ -298,4 +298,3 @@ def test_lead_is_as_sure_as_it_says():
 def test_joined_updates_sum_to_the_sum():
     parts = [Updates(np.full((n, 2), -1.0), np.tile([0, 1], (n, 1))) for n in (3, 4)]
     assert joined(parts).totals(2).tolist() == [-7.0, -7.0]
-    assert joined(parts[:1]) is parts[0]

@@ -59,8 +59,6 @@ class Updates:
 
 def joined(parts: Sequence[Updates]) -> Updates:
     """The updates of several groups of descriptors as those of one."""
-    if len(parts) == 1:
-        return parts[0]
     return Updates(np.concatenate([part.values for part in parts]), np.concatenate([part.labels for part in parts]))
 
 

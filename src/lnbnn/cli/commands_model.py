@@ -61,12 +61,13 @@ def predict(
     "probability" is that of the answer, and "false_accept_rate" the smallest --reject that accepts it. With --reject
     the answer may be "unknown", and "is_unknown" says so.
     """
-    from lnbnn.classifiers import load
     from lnbnn.data.folder import find_images
     from lnbnn.errors import ImageReadError
     from lnbnn.model.answers import UNKNOWN
+    from lnbnn.model.opening import load_model
 
-    classifier = load(model, trust_network=trust_network).set_params(n_jobs=jobs)
+    opened = load_model(model, trust_network=trust_network)
+    opened.settings.n_jobs = jobs
     images, notes = find_images(paths)
     for text in notes:
         note(text)
@@ -76,13 +77,13 @@ def predict(
         if not 0.0 < reject < 1.0:
             raise typer.BadParameter(f"expected a rate between 0 and 1; got {reject}", param_hint="--reject")
         with progress_bars() as progress:
-            prepare_to_reject(classifier.fitted(), note=note, progress=progress)
-    columns = ["score", *(["probability"] if classifier.fitted().is_calibrated else [])]
+            prepare_to_reject(opened, note=note, progress=progress)
+    columns = ["score", *(["probability"] if opened.is_calibrated else [])]
     skipped, rows = [], []
     if format is Format.csv:
         print_csv([["path", "rank", "label", *columns, *([] if reject is None else ["is_unknown"])]])
     with progress_bars() as progress:
-        for done, answer in enumerate(classifier.iter_answers(images, reject=reject), start=1):
+        for done, answer in enumerate(opened.iter_answers(images, reject=reject), start=1):
             if answer.reason is not None:
                 if strict:
                     raise ImageReadError(answer.reason)
@@ -105,7 +106,8 @@ def predict(
             progress("classifying", done, len(images))
     if rows:
         print_table(["image", "answer", *columns, *([f"next best (of the top {top})"] if top > 1 else [])], rows)
-    report_skipped(skipped, len(images))
+    if skipped:
+        report_skipped(skipped, len(images))
     if len(skipped) == len(images):
         raise typer.Exit(1)
 

@@ -187,7 +187,9 @@ class Index(Configurable, ABC):
         index._table = VectorTable.load(folder)
         if len(index._table) == 0:
             raise ModelFormatError(f"{folder}: the index holds no vectors; fit the model again.")
-        index._load_structure(folder)
+        if not index._load_structure(folder):
+            index._table.drop_removed()
+            index._build_rows()
         index._built = True
         return index
 
@@ -224,10 +226,9 @@ class Index(Configurable, ABC):
     def _save_structure(self, folder: Path) -> None:
         """Write the structure, if it is not simply made again on loading."""
 
-    def _load_structure(self, folder: Path) -> None:
-        """Read the structure; the default makes it again."""
-        self._table.drop_removed()
-        self._build_rows()
+    def _load_structure(self, folder: Path) -> bool:
+        """Read the structure; False if none was written, and it is made again."""
+        return False
 
     # ---- helpers ------------------------------------------------------------------------------------------------
 

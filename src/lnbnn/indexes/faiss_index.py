@@ -96,7 +96,7 @@ class FaissIndex(Index):
         self._structure = faiss.IndexFlatL2(self._width) if self._form == "flat" else self._train(table.n_rows)
         self._selector = None
         self._tail = None
-        self._append_rows(0)
+        self._add_rows(self._structure, 0)
 
     def _form_for(self, n_rows: int) -> str:
         if self.form != "auto":
@@ -245,16 +245,16 @@ class FaissIndex(Index):
             self._tail = None
         save_lists(folder, self._structure, self._tree)
 
-    def _load_structure(self, folder: Path) -> None:
-        table = self._table
+    def _load_structure(self, folder: Path) -> bool:
         if not (folder / "lists.npy").exists():
-            super()._load_structure(folder)
-            return
+            return False
+        table = self._table
         self._structure, self._tree = load_lists(folder, table.n_rows, -(-table.n_dims // 8) * 8, table.dtype)
         self._width = self._structure.d
         self._form = "ivf-4bit" if isinstance(self._structure, faiss.IndexIVFPQFastScan) else "ivf-8bit"
         self._tail = None
         self._set_selector()
+        return True
 
 
 def default_n_lists(n_rows: int) -> int:

@@ -137,12 +137,13 @@ class MatchingMethod(Method):
             return self.updates_of(vectors, leave_out).totals(n_classes)
         n_rounds = max(1, len(vectors) // _ASKED_AT_ONCE)
         enough = NormalDist().inv_cdf(self.settings.stop_confidence)
-        parts: list[Updates] = []
+        seen: Updates | None = None
         for first in _spread(n_rounds):  # each round is an even sample over scales and places
-            parts.append(self.updates_of(vectors[first::n_rounds], leave_out))
-            seen = joined(parts)
+            found = self.updates_of(vectors[first::n_rounds], leave_out)
+            seen = found if seen is None else joined([seen, found])
             if lead_z(seen, n_classes, len(vectors)) > enough:
                 break
+        assert seen is not None
         return seen.totals(n_classes) * (len(vectors) / len(seen.values))
 
     # ---- references as queries ----------------------------------------------------------------------------------

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
 from lnbnn.files.arrays import load_array, save_stacked
-from lnbnn.files.regular import read_regular
+from lnbnn.model.folder import read_json
 
-__all__ = ["TABLE", "read_batch", "read_json", "write_batch"]
+__all__ = ["TABLE", "read_batch", "write_batch"]
 
 TABLE = "table.json"
-_MAX_TABLE_BYTES = 1 << 27
 
 
 def write_batch(folder: Path, images: Iterable[tuple[int, ImageFeatures]]) -> None:
@@ -52,11 +50,3 @@ def read_batch(folder: Path) -> dict[int, ImageFeatures]:
     except (InvalidInputError, TypeError, ValueError, OverflowError) as error:
         raise ModelFormatError(f"{folder}: the added images are damaged ({error}); fit the model again.") from error
     return found
-
-
-def read_json(path: Path) -> Any:
-    """The content of a small JSON file of a model."""
-    try:
-        return json.loads(read_regular(path, _MAX_TABLE_BYTES).decode("ascii"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelFormatError(f"{path}: cannot be read ({error}); fit the model again.") from error

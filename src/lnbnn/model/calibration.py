@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError
+from lnbnn.model.manifest import MAX_UNKNOWN
 
 __all__ = [
-    "MAX_UNKNOWN",
     "Calibration",
     "expected_calibration_error",
     "false_accept_rates",
@@ -25,9 +25,6 @@ __all__ = [
     "negative_log_likelihood",
     "prominence",
 ]
-
-MAX_UNKNOWN = 4096
-"""Values of ``unknown_prominence`` at most."""
 
 _MAX_SHARPNESS = 1e12  # of the inverse temperature, in units of the spread of the scores
 
@@ -279,6 +276,11 @@ class Calibration:
     def log_proba(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log-probabilities of scores that were divided by what belongs to the image."""
         return scores if self.temperature is None else log_probabilities(scores, self.temperature)
+
+    def false_accept_rates(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The smallest rates at which images of these scores would be accepted."""
+        assert self.unknown_prominence is not None
+        return false_accept_rates(prominence(scores), self.unknown_prominence)
 
     @staticmethod
     def prominence_of(scores: NDArray[np.float64]) -> NDArray[np.float64]:

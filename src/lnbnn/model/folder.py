@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lnbnn.errors import LnbnnError, ModelFormatError
-from lnbnn.files.locks import ReadLock
+from lnbnn.files.locks import Lock, read_lock
 from lnbnn.files.regular import is_regular, not_regular, open_regular, read_regular
 from lnbnn.model.manifest import check_fields, short
 
@@ -32,6 +32,7 @@ __all__ = [
     "file_digest",
     "is_model",
     "open_model",
+    "read_json",
     "read_manifest",
 ]
 
@@ -52,15 +53,12 @@ class Snapshot:
     """A model folder as it was when opened: it stays whole while this is held, whatever a writer does."""
 
     folder: Path
+    data: Path
+    """The folder of the files that make up the model."""
     manifest: dict[str, Any]
-    lock: ReadLock
+    lock: Lock
     trust_network: bool = False
     """Whether the user allows a network outside the folder."""
-
-    @property
-    def data(self) -> Path:
-        """The folder of the files that make up the model."""
-        return self.folder / str(self.manifest["data"])
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:
@@ -74,11 +72,12 @@ def open_model(path: str | os.PathLike[str], *, trust_network: bool = False) -> 
     for _ in range(100):  # a writer may put a new manifest in place, and clean up, between the two steps
         before = _manifest_bytes(folder)
         manifest = _parse_manifest(folder, before)
+        data = folder / manifest["data"]
         try:
-            lock = ReadLock(folder / manifest["data"])
+            lock = read_lock(data)
         except (FileNotFoundError, NotADirectoryError):
             if _manifest_bytes(folder) == before:
-                raise ModelFormatError(f"{folder / manifest['data']}: missing; {_FIT_AGAIN}") from None
+                raise ModelFormatError(f"{data}: missing; {_FIT_AGAIN}") from None
             continue
         if _manifest_bytes(folder) == before:
             break
@@ -92,7 +91,7 @@ def open_model(path: str | os.PathLike[str], *, trust_network: bool = False) -> 
             break
         if file_digest(folder / name) != digest:
             raise ModelFormatError(f"{folder / name}: its checksum is wrong, the file is damaged; {_FIT_AGAIN}")
-    return Snapshot(folder, manifest, lock, trust_network)
+    return Snapshot(folder, data, manifest, lock, trust_network)
 
 
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -165,6 +164,14 @@ def damaged_files(snapshot: Snapshot, progress: Callable[[int, int], None] | Non
         if progress is not None:
             progress(done, len(files))
     return damaged
+
+
+def read_json(path: Path) -> Any:
+    """The content of a small JSON file of a model."""
+    try:
+        return json.loads(read_regular(path, MAX_MANIFEST_BYTES).decode("ascii"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelFormatError(f"{path}: cannot be read ({error}); fit the model again.") from error
 
 
 def batch_folder(data: Path, number: int) -> Path:

@@ -10,16 +10,19 @@ import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lnbnn.errors import ModelFormatError
-from lnbnn.model.calibration import MAX_UNKNOWN, Calibration
 from lnbnn.references import MAX_DESCRIPTORS, MAX_IMAGES, Reference
+
+if TYPE_CHECKING:
+    from lnbnn.model.calibration import Calibration
 
 __all__ = [
     "DATA_NAME",
+    "MAX_UNKNOWN",
     "calibration_fields",
     "calibration_of",
     "check_fields",
@@ -31,6 +34,9 @@ __all__ = [
 
 DATA_NAME = re.compile(r"data-\d{6,15}(-[0-9a-f]{16})?")
 """Names of data folders; those of format 2 have no random part."""
+
+MAX_UNKNOWN = 4096
+"""Values of ``unknown_prominence`` at most."""
 
 _FILE = re.compile(DATA_NAME.pattern + r"(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}){1,8}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -173,7 +179,20 @@ def parse_images(fields: Any, where: Path) -> list[Reference]:
             raise ValueError("classes must ascend")
         if is_text and any("\0" in label for label in classes):
             raise ValueError("a class has a NUL character in its name")
-        images = [_parse_row(row, classes) for row in rows]
+        images = []
+        for row in rows:
+            number, name, place, n_descriptors, digest, batch = row
+            whole = all(type(value) is int for value in (number, place, n_descriptors, batch))
+            if (
+                not whole
+                or type(name) is not str
+                or not (digest is None or (type(digest) is str and len(digest) == 64))
+            ):
+                raise ValueError(f"image {row}")
+            in_range = 0 <= number < MAX_IMAGES and 0 <= place < len(classes) and 1 <= n_descriptors <= MAX_DESCRIPTORS
+            if not in_range or not 0 <= batch < 10**15:
+                raise ValueError(f"image {row}")
+            images.append(Reference(number, name, classes[place], n_descriptors, digest, batch))
         if any(first.id >= second.id for first, second in pairwise(images)):
             raise ValueError("the ids of images must ascend")
         if len({image.label for image in images}) != len(classes):
@@ -181,17 +200,6 @@ def parse_images(fields: Any, where: Path) -> list[Reference]:
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFormatError(f"{where}: the list of images is damaged ({error}); fit the model again.") from error
     return images
-
-
-def _parse_row(row: Any, classes: list[Any]) -> Reference:
-    number, name, place, n_descriptors, digest, batch = row
-    whole = all(type(value) is int for value in (number, place, n_descriptors, batch))
-    if not whole or type(name) is not str or not (digest is None or (type(digest) is str and len(digest) == 64)):
-        raise ValueError(f"image {row}")
-    in_range = 0 <= number < MAX_IMAGES and 0 <= place < len(classes) and 1 <= n_descriptors <= MAX_DESCRIPTORS
-    if not in_range or not 0 <= batch < 10**15:
-        raise ValueError(f"image {row}")
-    return Reference(number, name, classes[place], n_descriptors, digest, batch)
 
 
 def next_id_of(manifest: dict[str, Any], last_id: int, where: Path) -> int:
@@ -220,6 +228,8 @@ def calibration_of(manifest: dict[str, Any]) -> Calibration | None:
     temperature, unknown = manifest.get("temperature"), manifest.get("unknown_prominence")
     if temperature is None and unknown is None:
         return None
+    from lnbnn.model.calibration import Calibration  # few models are calibrated
+
     return Calibration(
         None if temperature is None else float(temperature),
         None if unknown is None else np.array(unknown, dtype=np.float64),

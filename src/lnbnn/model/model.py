@@ -18,14 +18,8 @@ from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
 from lnbnn.methods.base import Method, Progress, no_progress
 from lnbnn.model.answers import Answer, no_descriptors
-from lnbnn.model.batches import TABLE, read_batch, read_json
-from lnbnn.model.calibration import (
-    Calibration,
-    false_accept_rates,
-    fit_temperature,
-    prominence,
-)
-from lnbnn.model.folder import Snapshot, batch_folder
+from lnbnn.model.batches import TABLE, read_batch
+from lnbnn.model.folder import Snapshot, batch_folder, read_json
 from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
 from lnbnn.reading.extraction import ImageLike, features_of, map_in_order, name_of
 from lnbnn.references import Change, Reference, References, can_be_held_out
@@ -33,6 +27,7 @@ from lnbnn.version import __version__
 
 if TYPE_CHECKING:
     from lnbnn.descriptors.normalization import Normalizer
+    from lnbnn.model.calibration import Calibration
     from lnbnn.reading.store import FeatureStore
 
 __all__ = ["Model"]
@@ -260,8 +255,7 @@ class Model:
     def false_accept_rates(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """The smallest rates at which images of these scores would be accepted."""
         assert self.calibration is not None
-        assert self.calibration.unknown_prominence is not None
-        return false_accept_rates(prominence(scores), self.calibration.unknown_prominence)
+        return self.calibration.false_accept_rates(scores)
 
     def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
         """The scores of each reference as if it was not known, or None where the method cannot tell."""
@@ -279,6 +273,8 @@ class Model:
         self, held_out: ArrayLike | None = None, *, unknown: bool = False, progress: Progress = no_progress
     ) -> None:
         """Learn the temperature, and with ``unknown`` what rejecting goes by, from scores of the references."""
+        from lnbnn.model.calibration import Calibration, fit_temperature  # few models are calibrated
+
         found = self.held_out_scores(progress) if held_out is None else held_out
         if found is None:
             raise InvalidInputError(
@@ -308,6 +304,8 @@ class Model:
             raise InvalidInputError(
                 f"method {self.settings.method!r} cannot leave a class out, so it cannot tell what is unknown."
             )
+        from lnbnn.model.calibration import Calibration
+
         return Calibration.prominence_of(scores)
 
     # ---- the folder ---------------------------------------------------------------------------------------------
@@ -392,9 +390,10 @@ class Model:
                 raise ModelFormatError(f"{where}: the features of image {image.id} are missing; fit the model again.")
             return found
 
-        change = Change.between(before.values(), after, features)
-        if len(change):
-            self.apply(change, keeps_structure=True, progress=progress)
+        if after != list(self.references):
+            change = Change.between(self.references, after, features)
+            if len(change):
+                self.apply(change, keeps_structure=True, progress=progress)
         self.next_id = next_id_of(snapshot.manifest, self.references[-1].id, where)
         self.calibration = calibration_of(snapshot.manifest)
         self.n_changes = snapshot.manifest.get("n_changes", 0)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from lnbnn.descriptors import Descriptor, open_descriptor
+from lnbnn.descriptors import open_descriptor
 from lnbnn.errors import ModelFormatError, UnknownNameError
 from lnbnn.methods import FUSION, METHODS
 from lnbnn.model.folder import Snapshot, open_model, read_manifest
@@ -22,15 +21,9 @@ def load_model(path: str | os.PathLike[str], *, trust_network: bool = False) -> 
 
 def open_snapshot(snapshot: Snapshot) -> Model:
     """The model of an open folder, of one method or a fusion."""
-    if "members" in snapshot.manifest:
-        return _open_fusion(snapshot)
-    settings, descriptor = _settings_of(snapshot)
-    return Model.open(settings, descriptor, snapshot)
-
-
-def _settings_of(snapshot: Snapshot) -> tuple[Any, Descriptor]:
-    """The settings (a classifier that is not fitted) and the descriptor that a manifest names."""
     manifest = snapshot.manifest
+    if "members" in manifest:
+        return _open_fusion(snapshot)
     try:
         kind = resolve(METHODS, str(manifest.get("method")), "method")
     except UnknownNameError as error:
@@ -46,7 +39,7 @@ def _settings_of(snapshot: Snapshot) -> tuple[Any, Descriptor]:
         settings.check_settings()
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelFormatError(f"{snapshot.folder}: the manifest is damaged ({error}); fit the model again.") from error
-    return settings, descriptor
+    return Model.open(settings, descriptor, snapshot)
 
 
 def _open_fusion(snapshot: Snapshot) -> Model:

@@ -18,7 +18,7 @@ from typing import Any
 
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.files.atomic import PARTIAL, atomic_path, sync
-from lnbnn.files.locks import ReadLock, WriteLock, is_read
+from lnbnn.files.locks import is_read, read_lock, write_lock
 from lnbnn.files.outputs import check_folder
 from lnbnn.model.folder import (
     FORMAT,
@@ -101,7 +101,7 @@ def write_model(
         made = _make_parents(target)
         _remove_abandoned(target)
         partial.mkdir()
-        hold = ReadLock(partial)
+        hold = read_lock(partial)
         writer = ModelWriter(partial, {"generation": 0, "files": {}})
         writer.write_data(write_files)
         writer.commit(manifest)
@@ -264,7 +264,7 @@ def change_model(
         read_manifest(folder)
     before = ""
     try:
-        with WriteLock(folder / LOCK):
+        with write_lock(folder / LOCK):
             before = _state(folder)
             try:
                 manifest = read_manifest(folder)
