@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -30,6 +31,32 @@ def test_record_is_whole(path):
     assert record.commit not in ("", "unknown")
     assert record.seconds > 0
     assert record.machine["cores"] >= 1
+
+
+def test_a_record_names_the_commit_of_the_code(tmp_path, monkeypatch):
+    """A change of the code since the commit shows; new records and pages, which a run writes itself, do not."""
+
+    def git(*words):
+        user = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        return subprocess.run(["git", *user, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    def commit():
+        return make_record("x", "x", settings={}, seeds=[], results={}, seconds=1.0).commit
+
+    for name in ("src/code.py", "results/old.json", "docs/page.md", "README.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    monkeypatch.chdir(tmp_path / "src")
+    head = git("rev-parse", "--short", "HEAD").strip()
+    assert commit() == head
+    for name in ("results/new.json", "results/old.json", "docs/page.md", "README.md"):
+        (tmp_path / name).write_text("2")
+    assert commit() == head
+    (tmp_path / "src" / "code.py").write_text("2")
+    assert commit() == f"{head}-dirty"
 
 
 def test_there_are_records():

@@ -85,9 +85,15 @@ def results_digest(record: RunRecord) -> str:
 
 
 def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    """The commit of the code, with ``-dirty`` if any of it was changed since; records and pages are no code."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        top = git("rev-parse", "--show-toplevel")
+        is_dirty = git("-C", top, "status", "--porcelain", "--", ":/", ":!/results", ":!/docs", ":!/*.md")
+        return git("rev-parse", "--short", "HEAD") + ("-dirty" if is_dirty else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
