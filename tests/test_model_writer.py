@@ -187,3 +187,31 @@ def test_a_change_that_could_not_be_read_again_is_not_made(folder):
         relabel(folder)
     assert (folder / "manifest.json").read_bytes() == before
     assert load(folder).classes_.tolist() == ["a", "b", "c"]
+
+
+def test_a_signal_in_the_middle_of_cleaning_up_is_no_failure_of_the_disk(folder, monkeypatch):
+    """``shutil.rmtree`` closes a handle twice if a signal comes in between, and hides the signal behind the error."""
+
+    def interrupted(path, ignore_errors):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compact(folder)
+    monkeypatch.undo()
+    assert state_of(folder)[3] == 2
+
+
+def test_what_cannot_be_cleaned_up_is_no_failure_of_the_change(folder, monkeypatch):
+    def no_answer(path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(model_writer, "is_read", no_answer)
+    compact(folder)
+    monkeypatch.undo()
+    assert sum(path.is_dir() for path in folder.iterdir()) == 2
+    compact(folder)
+    assert sum(path.is_dir() for path in folder.iterdir()) == 1

@@ -115,8 +115,7 @@ def write_model(
             raise LnbnnError(f"{path}: the model is there, but may not survive a power cut ({reason}).") from error
         raise LnbnnError(f"{path}: the model cannot be written ({reason}); nothing was changed.") from error
     finally:
-        if partial.exists():
-            shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
 
 
 class ModelWriter:
@@ -279,7 +278,8 @@ def change_model(
             try:
                 yield writer
             finally:
-                writer.clean()
+                with suppress(OSError):  # what cannot be removed now is removed later; it is no failure of the change
+                    writer.clean()
     except LnbnnError:
         raise
     except OSError as error:
@@ -341,7 +341,11 @@ def _glob_escape(name: str) -> str:
 def _remove(path: Path) -> None:
     """Remove a file or a folder; what cannot be removed is left."""
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            shutil.rmtree(path, ignore_errors=True)
+        except OSError as error:  # it closes a handle twice if a signal comes in between: the signal is what counts
+            if error.__context__ is not None and not isinstance(error.__context__, Exception):
+                raise error.__context__ from None
     else:
         with suppress(OSError):
             path.unlink(missing_ok=True)
