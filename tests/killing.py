@@ -129,13 +129,29 @@ def state_after(folder, state, number, seed, reports):
     return after, number + 1, True
 
 
+def ended(child, sent):
+    """The exit code of a child, and how often the signal had to be sent again.
+
+    Python drops an exception that a signal raises while an object is being deleted; the writer then goes on.
+    """
+    for again in range(20):
+        until = time.monotonic() + 5.0
+        while time.monotonic() < until:
+            number, status = os.waitpid(child, os.WNOHANG)
+            if number:
+                return os.waitstatus_to_exitcode(status), again
+            time.sleep(0.002)
+        os.kill(child, sent)
+    raise AssertionError(f"the writer does not end by {sent.name}")
+
+
 def kill_writers(folder, state, *, n_kills, seed, signals=(signal.SIGKILL,), number=0):
     """Fork a writer, send it a signal at a random moment of its first few changes, look at the model; again and again.
 
     Now and then the same signal comes twice, as from an impatient user.
     """
     rng = np.random.default_rng([seed, number])
-    first, n_committed, n_sent = number, 0, dict.fromkeys((one.name for one in signals), 0)
+    first, n_committed, n_again, n_sent = number, 0, 0, dict.fromkeys((one.name for one in signals), 0)
     longest_s = 0.1
 
     def write(report):
@@ -156,14 +172,16 @@ def kill_writers(folder, state, *, n_kills, seed, signals=(signal.SIGKILL,), num
         if rng.random() < 0.2:
             time.sleep(rng.uniform(0, 0.003))
             os.kill(child, sent)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        code, again = ended(child, sent)
+        n_again += again
         assert code in (2, -sent), f"the writer ended with {code}"
         with out:
             state, number, committed = state_after(folder, state, number, seed, out.read().split())
         n_committed += committed
         # As many changes as kills, about: on a slow machine the writer gets more time, on a fast one less.
         longest_s = min(3.0, longest_s * 1.25) if number == before else max(0.01, longest_s / 1.15)
-    return state, number, {"sent": n_sent, "changes": number - first, "between_commit_and_report": n_committed}
+    counts = {"changes": number - first, "between_commit_and_report": n_committed, "sent_again": n_again}
+    return state, number, {"sent": n_sent, **counts}
 
 
 def fill_disks(folder, state, *, n_times, seed):
