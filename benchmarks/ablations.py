@@ -2,7 +2,7 @@
 
 Each of the 15 training images per class of a split is asked about with its own descriptors left out of the index. The
 test images are not touched, so that what is found here may choose defaults. One search serves every way of scoring;
-what changes the index or the features is fitted anew.
+what changes the index or the features is fitted again.
 """
 
 import statistics

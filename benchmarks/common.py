@@ -2,7 +2,7 @@
 
 Settings that are single values or lists of them are options: ``n_train`` is ``--train``, ``seeds`` is ``--seeds``.
 Finished parts are kept in runs/ by all that they depend on, so that a run that was stopped goes on where it was; times
-are found again only with the same code, libraries and processor, and measured anew with ``--again``.
+are found again only with the same code, libraries and processor, and measured again with ``--again``.
 """
 
 import argparse

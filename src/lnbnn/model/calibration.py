@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError
-from lnbnn.model.manifest import MAX_UNKNOWN
 
 __all__ = [
     "Calibration",
@@ -283,9 +282,9 @@ class Calibration:
         return false_accept_rates(prominence(scores), self.unknown_prominence)
 
     @staticmethod
-    def prominence_of(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``unknown_prominence`` from the scores of images whose class was left out; an even choice of many."""
+    def prominence_of(scores: NDArray[np.float64], n_most: int) -> NDArray[np.float64]:
+        """``unknown_prominence`` from the scores of images whose class was left out; an even choice of ``n_most``."""
         found = np.sort(prominence(scores))
-        if len(found) > MAX_UNKNOWN:
-            found = found[np.linspace(0, len(found) - 1, MAX_UNKNOWN).round().astype(np.intp)]
+        if len(found) > n_most:
+            found = found[np.linspace(0, len(found) - 1, n_most).round().astype(np.intp)]
         return found

@@ -20,7 +20,7 @@ from lnbnn.methods.base import Method, Progress, no_progress
 from lnbnn.model.answers import Answer, no_descriptors
 from lnbnn.model.batches import TABLE, read_batch
 from lnbnn.model.folder import Snapshot, batch_folder, read_json
-from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
+from lnbnn.model.manifest import MAX_UNKNOWN, calibration_fields, calibration_of, image_fields, next_id_of, parse_images
 from lnbnn.reading.extraction import ImageLike, features_of, map_in_order, name_of
 from lnbnn.references import Change, Reference, References, can_be_held_out
 from lnbnn.version import __version__
@@ -306,7 +306,7 @@ class Model:
             )
         from lnbnn.model.calibration import Calibration
 
-        return Calibration.prominence_of(scores)
+        return Calibration.prominence_of(scores, MAX_UNKNOWN)
 
     # ---- the folder ---------------------------------------------------------------------------------------------
 
