@@ -544,7 +544,7 @@ def test_a_setting_has_one_default_in_all_methods():
 
 
 def test_which_methods_are_incremental():
-    assert sorted(INCREMENTAL) == ["local-nbnn", "nbnn", "nbnn-log-odds"]
+    assert sorted(INCREMENTAL) == ["local-nbnn", "nbnn", "nbnn-log-odds", "pooled-ridge"]
     made = {name: make(name).make_method(small_sift()) for name in CLASSIFIERS}
     assert {name for name, method in made.items() if method.is_incremental} == INCREMENTAL
 
@@ -555,12 +555,12 @@ def test_images_added_step_by_step_are_as_fitted_at_once(method, tmp_path):
     order = [8, 0, 7, 1, 3, 2, 6, 5, 4]  # class 2 first, class 1 last: new classes come between known ones
     images, labels = [images[i] for i in order], [labels[i] for i in order]
     stepwise = make(method).partial_fit(images[:3], labels[:3])
-    stepwise.totals(queries()[0])  # the index is built and used in between
+    stepwise.decision_function(queries()[0])  # the index is built and used in between
     stepwise.partial_fit(images[3:5], labels[3:5])
     stepwise.save(tmp_path / "model")
     stepwise = load(tmp_path / "model").partial_fit(images[5:], labels[5:])
     at_once = make(method).fit(images, labels)
-    assert np.array_equal(stepwise.totals(queries()[0]), at_once.totals(queries()[0]))
+    assert np.array_equal(stepwise.decision_function(queries()[0]), at_once.decision_function(queries()[0]))
     assert [image.label for image in stepwise.images_] == [image.label for image in at_once.images_]
     assert stepwise.classes_.tolist() == at_once.classes_.tolist()
 
@@ -568,13 +568,13 @@ def test_images_added_step_by_step_are_as_fitted_at_once(method, tmp_path):
 @pytest.mark.parametrize("method", sorted(INCREMENTAL))
 def test_a_bad_image_changes_nothing_that_was_fitted(method, tmp_path):
     classifier = fitted(method)
-    before = classifier.totals(queries()[0])
+    before = classifier.decision_function(queries()[0])
     (tmp_path / "bad.jpg").write_bytes(b"no picture")
     with pytest.raises(ImageReadError, match=r"bad\.jpg"):
         classifier.partial_fit([grating(20, seed=5), tmp_path / "bad.jpg"], ["new", "new"])
     with pytest.raises(InvalidInputError, match="labels must be of the kind of 'direction 0'"):
         classifier.partial_fit([grating(20, seed=5)], [7])
-    assert np.array_equal(classifier.totals(queries()[0]), before)
+    assert np.array_equal(classifier.decision_function(queries()[0]), before)
 
 
 @pytest.mark.parametrize("method", sorted({*CLASSIFIERS} - {*INCREMENTAL}))

@@ -16,6 +16,7 @@ from lnbnn.methods.kernel import ResponseKernel
 from lnbnn.methods.local_nbnn import LocalMatching
 from lnbnn.methods.nbnn import ClassMatching, LogOddsMatching
 from lnbnn.methods.pooled_svm import PooledMachines
+from lnbnn.methods.ridge import PooledRegression
 from lnbnn.methods.spatial_pyramid import PyramidMachines
 from lnbnn.params import resolve
 from lnbnn.references import Reference, References
@@ -28,11 +29,12 @@ METHODS = {
     "nbnn-affine": lambda settings: AffineCorrection(settings, ClassMatching(settings, *WEIGHTS)),
     "nbnn-kernel": lambda settings: ResponseKernel(settings, ClassMatching(settings, *WEIGHTS)),
     "local-nbnn-kernel": lambda settings: ResponseKernel(settings, LocalMatching(settings, *WEIGHTS)),
+    "pooled-ridge": PooledRegression,
     "pooled-svm": PooledMachines,
     "spm-hard": PyramidMachines,
     "spm-soft": PyramidMachines,
 }
-CHANGES = {"n_words": 8, "n_neighbors": 5, "index": "exact", "n_jobs": 1}
+CHANGES = {"n_words": 8, "alpha": 0.1, "n_neighbors": 5, "index": "exact", "n_jobs": 1}
 
 
 def features(seed):

@@ -1,4 +1,4 @@
-"""The classifiers that train on all images together: spatial pyramids, and linear SVMs on the mean descriptor."""
+"""The trained classifiers: spatial pyramids, linear SVMs and ridge regression on the mean descriptor."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from lnbnn.descriptors import Descriptor
 from lnbnn.methods.base import Method
 from lnbnn.methods.pooled_svm import PooledMachines
 from lnbnn.methods.pyramid.pooling import NORMS, POOLINGS
+from lnbnn.methods.ridge import PooledRegression
 from lnbnn.methods.spatial_pyramid import PyramidMachines
 from lnbnn.params import check_choice, check_positive, check_whole
 
-__all__ = ["HardSpatialPyramid", "PooledSVM", "SoftSpatialPyramid"]
+__all__ = ["HardSpatialPyramid", "PooledRidge", "PooledSVM", "SoftSpatialPyramid"]
 
 
 @settings_class
@@ -38,6 +39,41 @@ class PooledSVM(Classifier):
     def check_settings(self) -> None:
         super().check_settings()
         check_positive("C", self.C)
+
+
+@settings_class
+class PooledRidge(Classifier):
+    """Ridge regression on the mean of an image's descriptors; images can be added, removed and relabeled.
+
+    Parameters
+    ----------
+    alpha : float, optional
+        The penalty on the coefficients, of vectors of unit length; by default the one of a few at which the labeled
+        images, each left out, are told best. A model that is changed keeps it until ``compact``.
+    descriptor, descriptor_params, n_jobs, random_state
+        As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; nothing is drawn at random.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows, columns = np.mgrid[0:64, 0:64]
+    >>> images = [(rows // 8 % 2 * 255).astype(np.uint8), (columns // 8 % 2 * 255).astype(np.uint8)]
+    >>> classifier = PooledRidge().fit(images, ["rows", "columns"])
+    >>> classifier.predict([images[1][4:, 4:]]).tolist()
+    ['columns']
+    """
+
+    method: ClassVar[str] = "pooled-ridge"
+
+    alpha: float | None = None
+
+    def make_method(self, descriptor: Descriptor) -> Method:
+        return PooledRegression(self)
+
+    def check_settings(self) -> None:
+        super().check_settings()
+        if self.alpha is not None:
+            check_positive("alpha", self.alpha)
 
 
 @settings_class

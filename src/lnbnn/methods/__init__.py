@@ -14,10 +14,11 @@ METHODS = {
     "nbnn-affine": "lnbnn.classifiers.affine_nbnn:AffineNBNN",
     "nbnn-kernel": "lnbnn.classifiers.kernels:NBNNKernel",
     "nbnn-log-odds": "lnbnn.classifiers.nbnn:LogOddsNBNN",
+    "pooled-ridge": "lnbnn.classifiers.trained:PooledRidge",
     "pooled-svm": "lnbnn.classifiers.trained:PooledSVM",
     "spm-hard": "lnbnn.classifiers.trained:HardSpatialPyramid",
     "spm-soft": "lnbnn.classifiers.trained:SoftSpatialPyramid",
 }
 
-INCREMENTAL = frozenset({"local-nbnn", "nbnn", "nbnn-log-odds"})
+INCREMENTAL = frozenset({"local-nbnn", "nbnn", "nbnn-log-odds", "pooled-ridge"})
 """Methods that are incremental: changing the folder of such a model need not load its class."""

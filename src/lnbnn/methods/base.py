@@ -35,6 +35,8 @@ class Method(ABC):
     """Whether images can be added to, and taken from, what was learned."""
     has_patch_evidence: ClassVar[bool] = False
     """Whether the scores are sums of what the descriptors say, so that they can be shown on the picture."""
+    needs_normalizer: ClassVar[bool] = True
+    """Whether float descriptors are to be normalized for it."""
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings

@@ -94,7 +94,7 @@ class Model:
         read = intake.read(
             images, labels, first_id=0, on_error=on_error, n_jobs=settings.n_jobs, store=store, progress=progress
         )
-        normalization = model.descriptor.normalization
+        normalization = model.descriptor.normalization if model.method.needs_normalizer else None
         found: Iterable[tuple[Reference, ImageFeatures]] = read
         if normalization is not None:  # it is learned from all images before the first can be indexed
             found = list(read)
@@ -360,7 +360,7 @@ class Model:
         warm_up = threading.Thread(target=descriptor.warm_up)  # while the files are read
         warm_up.start()
         try:
-            if descriptor.normalization is not None:  # 8-bit descriptors are used as they are
+            if descriptor.normalization is not None and model.method.needs_normalizer:  # 8-bit descriptors are used as they are
                 from lnbnn.descriptors.normalization import Normalizer
 
                 model.normalizer = Normalizer.load(snapshot.data)

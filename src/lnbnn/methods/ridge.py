@@ -1,0 +1,313 @@
+"""Ridge regression on the mean of an image's descriptors: a trained method that images can be added to and taken from.
+
+Everything is in closed form: the coefficients, the scores of each image as if it, or its class, had not been there,
+and with them the choice of the one constant.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.features import UNIT_LENGTH, ImageFeatures
+from lnbnn.files.arrays import load_array, save_array
+from lnbnn.methods.base import Method, Progress, no_progress
+from lnbnn.references import Reference, References, can_be_held_out
+
+__all__ = ["ALPHAS", "PooledRegression", "Regression"]
+
+ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""The constants to choose from, for vectors of unit length."""
+
+_STEP = 2.0**-20
+_ARRAYS = {"vectors": (2, "float32"), "coef": (2, "float64"), "intercept": (1, "float64"), "alpha": (1, "float64")}
+
+
+class Regression:
+    """Least squares from vectors to one-hot classes, with an L2 penalty on the coefficients and none on the intercept.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (n, d)
+    places : ndarray of shape (n,)
+        The class of each, from 0.
+    products : ndarray, optional
+        :meth:`products_of` the same vectors, where it is known already.
+
+    Notes
+    -----
+    With X the vectors minus their mean, Y the one-hot classes minus theirs and a the constant, the coefficients are
+    ``(X'X + aI)^-1 X'Y``, or, the same, ``X'(XX' + aI)^-1 Y``: the smaller of the two is solved. The scores of the
+    vectors are ``H Y`` plus the mean of the classes, with the hat matrix ``H = X (X'X + aI)^-1 X' + 1/n``. Without the
+    rows S, those of S have the residuals ``(I - H_SS)^-1 r_S``, with r those with all rows.
+    """
+
+    def __init__(
+        self, vectors: NDArray[np.floating], places: NDArray[np.integer], products: NDArray[np.float64] | None = None
+    ) -> None:
+        self.rows = vectors.astype(np.float64)
+        self.places = places
+        self.mean = self.rows.mean(axis=0)
+        self.one_hot = np.zeros((len(places), int(places.max()) + 1))
+        self.one_hot[np.arange(len(places)), places] = 1.0
+        self.shares = self.one_hot.mean(axis=0)
+        self._targets = self.one_hot - self.shares
+        self._is_dual = len(self.rows) <= self.rows.shape[1]
+        products = self.products_of(self.rows) if products is None else products
+        n = len(self.rows)
+        if self._is_dual:
+            means = products.mean(axis=1)
+            self._matrix = products - means[:, None] - means + means.mean()
+        else:
+            self._matrix = products - n * np.outer(self.mean, self.mean)
+
+    @staticmethod
+    def products_of(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The inner products of the vectors, or of their dimensions where these are fewer: what takes the time."""
+        return rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows
+
+    def solve(self, alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Coefficients of shape (n_classes, d), and intercepts."""
+        from scipy.linalg import cho_factor, cho_solve  # SciPy takes longer to load than an answer takes
+
+        centered = self.rows - self.mean
+        factor = cho_factor(self._matrix + alpha * np.eye(len(self._matrix)), lower=True)
+        if self._is_dual:
+            coef = cho_solve(factor, self._targets).T @ centered
+        else:
+            coef = cho_solve(factor, centered.T @ self._targets).T
+        return coef, self.shares - coef @ self.mean
+
+    def spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """P of shape (n, r) and v: the hat matrix of any constant a is ``P diag(1 / (v + a)) P' + 1/n``."""
+        values, directions = np.linalg.eigh(self._matrix)
+        values = np.maximum(values, 0.0)
+        if self._is_dual:
+            return directions * np.sqrt(values), values
+        return (self.rows - self.mean) @ directions, values
+
+    def left_out(
+        self, alpha: float, groups: list[NDArray[np.intp]], spectrum: tuple[NDArray[np.float64], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """The scores of the rows of each group by a regression on all other rows."""
+        basis, values = spectrum
+        weighted = basis / (values + alpha)
+        fitted = weighted @ (basis.T @ self._targets)
+        residuals = self._targets - fitted
+        result = fitted + self.shares
+        n = len(self.rows)
+        for group in groups:
+            hat = weighted[group] @ basis[group].T + 1.0 / n
+            grown = np.linalg.solve(np.eye(len(group)) - hat, residuals[group])
+            result[group] = self.one_hot[group] - grown
+        return result
+
+    def each_left_out(
+        self, alpha: float, spectrum: tuple[NDArray[np.float64], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """The scores of each row by a regression on all others."""
+        basis, values = spectrum
+        weighted = basis / (values + alpha)
+        hat = np.einsum("ij,ij->i", weighted, basis) + 1.0 / len(self.rows)
+        residuals = self._targets - weighted @ (basis.T @ self._targets)
+        return self.one_hot - residuals / np.maximum(1.0 - hat, 1e-12)[:, None]
+
+
+class PooledRegression(Method):
+    """Ridge regression on the mean of an image's descriptors, of unit length; the setting is ``alpha``.
+
+    The score of a class is linear in the mean, so it is the sum of what each descriptor says (:meth:`patch_scores`).
+    """
+
+    is_incremental = True
+    has_patch_evidence = True
+    needs_normalizer = False
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        self._vectors: dict[int, NDArray[np.float32]] = {}
+        self.coef = np.empty((0, 0))
+        self.intercept = self.alpha = np.empty(0)
+        self._kept: tuple[list[int], NDArray[np.float64]] = ([], np.empty((0, 0)))  # ids, and products_of the vectors
+        self._regression: Regression | None = None
+        self._order = np.empty(0, np.intp)
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """The unit mean of each reference."""
+        return np.stack([self._vectors[image.id] for image in self.references])
+
+    def vector_of(self, features: ImageFeatures) -> NDArray[np.float32]:
+        """The mean of the descriptors, of unit length, in steps of 2^-20.
+
+        The steps make sums of products exact as long as there are not very many images: they are the same in any order,
+        and the same whether images were added at once or one by one.
+        """
+        steps = np.rint(_mean(features) / _length(features) / _STEP)
+        return (steps * _STEP).astype(np.float32)
+
+    # ---- learning -----------------------------------------------------------------------------------------------
+
+    def prepare(self, features: ImageFeatures, normalizer: object) -> ImageFeatures:
+        """The features as they are."""
+        return features
+
+    def add(self, image: Reference, features: ImageFeatures) -> None:
+        self._vectors[image.id] = self.vector_of(features)
+
+    def remove(self, image: Reference) -> None:
+        del self._vectors[image.id]
+
+    def absorb(self, other: Method, place: int, image: Reference) -> None:
+        assert isinstance(other, PooledRegression)
+        self._vectors[image.id] = other._vectors[other.references[place].id]
+
+    def resume(self, *, keeps_structure: bool = False) -> None:
+        self._regression = None
+
+    def finish(self, references: References, progress: Progress) -> None:
+        sizes = sorted({vector.size for vector in self._vectors.values()})
+        if len(sizes) > 1:
+            raise InvalidInputError(f"descriptors must all have the same length; got {', '.join(map(str, sizes))}.")
+        self.references = references
+        progress("solving", 0, 1)
+        with threadpool_limits(1):  # the same bits, whatever the number of threads
+            regression = self._make_regression()
+            if self.settings.alpha is not None:
+                self.alpha = np.array([float(self.settings.alpha)])
+            elif not self.alpha.size:
+                self.alpha = np.array([self._best_alpha(regression)])
+            self.coef, self.intercept = regression.solve(float(self.alpha[0]))
+        progress("solving", 1, 1)
+
+    def compact(self, *, full: bool, progress: Progress) -> None:
+        """Choose the constant again."""
+        self.alpha = np.empty(0)
+        self.finish(self.references, progress)
+
+    def _make_regression(self) -> Regression:
+        """Of all references, in the order of their vectors: that of the images does not matter."""
+        ids, rows, places = [image.id for image in self.references], self.vectors, self.references.places
+        products = self._products(ids, rows.astype(np.float64))
+        order = self._order = np.array(sorted(range(len(ids)), key=lambda row: (rows[row].tobytes(), places[row])))
+        if len(products) == len(ids) <= rows.shape[1]:
+            products = products[np.ix_(order, order)]
+        self._regression = Regression(rows[order], places[order], products)
+        return self._regression
+
+    def _products(self, ids: list[int], rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """:meth:`Regression.products_of` the vectors of these images, from those before the change if they are known."""
+        before, known = self._kept
+        is_dual = len(ids) <= rows.shape[1]
+        new = sorted({*ids} - {*before})
+        if not before or not {*before} <= {*ids} or is_dual != (len(before) <= rows.shape[1]):
+            known = Regression.products_of(rows)
+        elif new:  # ids ascend: those of new images are the last
+            added = rows[-len(new) :]
+            if is_dual:
+                across = rows[: -len(new)] @ added.T
+                known = np.block([[known, across], [across.T, added @ added.T]])
+            else:
+                known = known + added.T @ added
+        self._kept = (ids, known)
+        return known
+
+    def _in_order(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Rows of the regression as rows of the references."""
+        result = np.empty_like(found)
+        result[self._order] = found
+        return result
+
+    def _best_alpha(self, regression: Regression) -> float:
+        """The constant at which the scores of the images, each left out, are nearest to their classes."""
+        used = can_be_held_out(regression.places)
+        if not used.any():
+            return 0.3
+        spectrum = regression.spectrum()
+        wanted = regression.one_hot[used]
+        errors = [np.square(regression.each_left_out(alpha, spectrum)[used] - wanted).sum() for alpha in ALPHAS]
+        return ALPHAS[int(np.argmin(errors))]
+
+    # ---- scoring ------------------------------------------------------------------------------------------------
+
+    def scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+        self._check(features)
+        return self.coef @ self.vector_of(features) + self.intercept
+
+    def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+        """What each descriptor adds to the score of each class, shape (n_descriptors, n_classes)."""
+        self._check(features)
+        rows = features.descriptors.astype(np.float64) / (UNIT_LENGTH if features.descriptors.dtype == np.uint8 else 1)
+        n = len(features)
+        return rows @ self.coef.T / (n * _length(features)) + self.intercept / n  # but for the steps of the vector
+
+    def _check(self, features: ImageFeatures) -> None:
+        if features.n_dims != self.coef.shape[1]:
+            raise InvalidInputError(
+                f"descriptors must have the length {self.coef.shape[1]}, as those the model was fitted on; "
+                f"got {features.n_dims}."
+            )
+
+    def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
+        with threadpool_limits(1):
+            regression = self._regression or self._make_regression()
+            progress("leaving each image out", 0, 1)
+            result = self._in_order(regression.each_left_out(float(self.alpha[0]), regression.spectrum()))
+        result[~can_be_held_out(self.references.places)] = 0.0
+        progress("leaving each image out", 1, 1)
+        return result
+
+    def unknown_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
+        places = self.references.places
+        with threadpool_limits(1):
+            regression = self._regression or self._make_regression()
+            groups = [np.flatnonzero(regression.places == place) for place in range(len(self.references.classes))]
+            progress("leaving each class out", 0, 1)
+            result = self._in_order(regression.left_out(float(self.alpha[0]), groups, regression.spectrum()))
+        result[np.arange(len(places)), places] = -np.inf
+        progress("leaving each class out", 1, 1)
+        return result
+
+    # ---- keeping ------------------------------------------------------------------------------------------------
+
+    def save(self, folder: Path) -> None:
+        for name in _ARRAYS:
+            save_array(folder / f"ridge_{name}.npy", getattr(self, name))
+
+    def load(self, folder: Path, references: References) -> None:
+        self.references = references
+        found = {
+            name: np.array(load_array(folder / f"ridge_{name}.npy", ndim=ndim, dtypes=(dtype,)))
+            for name, (ndim, dtype) in _ARRAYS.items()
+        }
+        n_classes, vectors = len(references.classes), found.pop("vectors")
+        shapes = [vectors.shape, *(array.shape for array in found.values())]
+        n_dims = vectors.shape[1]
+        if shapes != [(len(references), n_dims), (n_classes, n_dims), (n_classes,), (1,)]:
+            raise ModelFormatError(f"{folder}: the regression's arrays do not fit the images; fit the model again.")
+        if not all(np.isfinite(array).all() for array in (vectors, *found.values())) or not found["alpha"][0] > 0:
+            raise ModelFormatError(f"{folder}: the regression's arrays hold no finite numbers; fit the model again.")
+        self.coef, self.intercept, self.alpha = found.values()
+        self._vectors = {image.id: vector for image, vector in zip(references, vectors, strict=True)}
+
+    def describe(self) -> str:
+        return f"ridge regression (alpha={self.alpha[0]:g}) on the mean descriptor, {self.coef.shape[1]} numbers"
+
+    @property
+    def nbytes(self) -> int:
+        return self.coef.nbytes + self.intercept.nbytes + sum(vector.nbytes for vector in self._vectors.values())
+
+
+def _mean(features: ImageFeatures) -> NDArray[np.float64]:
+    mean: NDArray[np.float64] = features.descriptors.mean(axis=0, dtype=np.float64)
+    return mean / UNIT_LENGTH if features.descriptors.dtype == np.uint8 else mean
+
+
+def _length(features: ImageFeatures) -> float:
+    """The length of the mean; 1 where it is zero."""
+    return float(np.linalg.norm(_mean(features))) or 1.0

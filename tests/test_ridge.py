@@ -1,0 +1,164 @@
+"""Ridge regression on the mean descriptor: closed forms against fits without the image, and against scikit-learn."""
+
+import numpy as np
+import pytest
+from synthetic import make_features
+from sklearn.linear_model import Ridge
+
+from lnbnn import load
+from lnbnn.classifiers.trained import PooledRidge
+from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.methods.ridge import ALPHAS, PooledRegression, Regression
+from lnbnn.model.changes import compact
+
+
+def rows_and_places(n, n_dims, n_classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, n_dims))
+    places = np.arange(n) % n_classes
+    rows[np.arange(n), places] += 1.5
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True), places
+
+
+def cells(seed, label, dtype=np.float16, n_dims=6):
+    """Ten descriptors around the label's axis."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(10, n_dims)) + 2.0 * np.eye(n_dims)[label]
+    return make_features(values.astype(dtype), seed=seed)
+
+
+def a_set(n=12, n_classes=3):
+    labels = [place % n_classes for place in range(n)]
+    return [cells(seed, label) for seed, label in enumerate(labels)], labels
+
+
+SHAPES = pytest.mark.parametrize(("n", "n_dims"), [(9, 20), (12, 12), (30, 5)])
+
+
+def test_one_dimension_by_hand():
+    # rows -1, 1 of classes 0, 1: mean 0, targets -+1/2; coef of class 1 = 1 / (2 + a) = 1/4 at a = 2
+    coef, intercept = Regression(np.array([[-1.0], [1.0]]), np.array([0, 1])).solve(2.0)
+    assert np.allclose(coef, [[-0.25], [0.25]])
+    assert np.allclose(intercept, [0.5, 0.5])
+
+
+@SHAPES
+def test_coefficients_are_those_of_scikit_learn(n, n_dims):
+    rows, places = rows_and_places(n, n_dims)
+    coef, intercept = Regression(rows, places).solve(0.3)
+    expected = Ridge(alpha=0.3).fit(rows, np.eye(3)[places])
+    assert np.allclose(coef, expected.coef_, atol=1e-10)
+    assert np.allclose(intercept, expected.intercept_, atol=1e-10)
+
+
+@SHAPES
+def test_each_left_out_is_a_fit_of_the_others(n, n_dims):
+    rows, places = rows_and_places(n, n_dims)
+    regression = Regression(rows, places)
+    found = regression.each_left_out(0.1, regression.spectrum())
+    for left in range(n):
+        others = np.arange(n) != left
+        coef, intercept = Regression(rows[others], places[others]).solve(0.1)
+        assert np.allclose(found[left], coef @ rows[left] + intercept, atol=1e-9)
+
+
+@SHAPES
+def test_a_class_left_out_is_a_fit_of_the_others(n, n_dims):
+    rows, places = rows_and_places(n, n_dims)
+    regression = Regression(rows, places)
+    found = regression.left_out(0.1, [np.flatnonzero(places == place) for place in range(3)], regression.spectrum())
+    others = places != 1
+    coef, intercept = Regression(rows[others], places[others] // 2).solve(0.1)
+    assert np.allclose(found[places == 1][:, [0, 2]], rows[places == 1] @ coef.T + intercept, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [6, 24])
+def test_held_out_scores_are_those_of_models_fitted_without_the_image(n):
+    images, labels = a_set(n)
+    held_out = PooledRidge(alpha=0.1).fit(images, labels).held_out_scores()
+    without = PooledRidge(alpha=0.1).fit(images[1:], labels[1:])
+    assert np.allclose(held_out[0], without.decision_function(images[:1])[0], atol=1e-9)
+
+
+def test_unknown_scores_are_those_of_a_model_without_the_class():
+    images, labels = a_set()
+    found = PooledRidge(alpha=0.1).fit(images, labels).model_.unknown_scores()
+    known = [place for place, label in enumerate(labels) if label != 1]
+    without = PooledRidge(alpha=0.1).fit([images[i] for i in known], [labels[i] for i in known])
+    assert np.allclose(found[1, [0, 2]], without.decision_function(images[1:2])[0], atol=1e-9)
+    assert found[1, 1] == -np.inf
+
+
+def test_the_constant_is_the_best_when_each_image_is_left_out():
+    images, labels = a_set(30)
+    chosen = PooledRidge().fit(images, labels)
+    errors = {}
+    for alpha in ALPHAS:
+        scores = PooledRidge(alpha=alpha).fit(images, labels).held_out_scores()
+        errors[alpha] = np.square(scores - np.eye(3)[labels]).sum()
+    assert chosen.method_.alpha[0] == min(errors, key=errors.get)
+
+
+@pytest.mark.parametrize("n", [6, 24])
+def test_a_changed_model_is_the_fresh_one_to_the_last_bit(n, tmp_path):
+    images, labels = a_set(n)
+    changed = PooledRidge(alpha=0.1).fit(images[: n // 2], labels[: n // 2])
+    changed.save(tmp_path / "model")
+    changed = load(tmp_path / "model")
+    for image, label in zip(images[n // 2 :], labels[n // 2 :], strict=True):
+        changed.partial_fit([image], [label])
+    changed.remove(1).relabel(0, 2)
+    fresh = PooledRidge(alpha=0.1).fit([images[0], *images[2:]], [2, *labels[2:]])
+    assert np.array_equal(changed.decision_function(images), fresh.decision_function(images))
+
+
+def test_the_constant_stays_until_the_model_is_compacted(tmp_path):
+    images, labels = a_set(30)
+    swapped = [*labels[:6], *np.random.default_rng(0).permutation(labels[6:]).tolist()]
+    model = PooledRidge().fit(images[:6], labels[:6])
+    before = model.method_.alpha[0]
+    model.partial_fit(images[6:], swapped[6:])
+    assert model.method_.alpha[0] == before
+    model.save(tmp_path / "model")
+    compact(tmp_path / "model")
+    fresh = PooledRidge().fit(images, swapped)
+    assert fresh.method_.alpha[0] != before
+    assert np.array_equal(load(tmp_path / "model").decision_function(images), fresh.decision_function(images))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint8])
+def test_scores_are_the_sum_of_what_each_patch_says(dtype):
+    images = [make_features(np.random.default_rng(seed).integers(0, 99, (7, 5)).astype(dtype)) for seed in range(4)]
+    model = PooledRidge(alpha=0.1).fit(images, [0, 1, 0, 1])
+    patches = model.method_.patch_scores(images[2])
+    assert patches.shape == (7, 2)
+    assert np.allclose(patches.sum(axis=0), model.decision_function(images[2:3])[0], atol=1e-6)
+
+
+def test_zero_descriptors_are_no_crash():
+    zeros = make_features(np.zeros((3, 4), np.float32))
+    model = PooledRidge().fit([zeros, make_features(np.ones((3, 4), np.float32))], ["a", "b"])
+    assert np.isfinite(model.decision_function([zeros])).all()
+
+
+def test_bad_input_is_refused():
+    images, labels = a_set()
+    with pytest.raises(InvalidInputError, match="alpha must be a number above 0; got 0"):
+        PooledRidge(alpha=0).fit(images, labels)
+    other = cells(0, 0, n_dims=7)
+    with pytest.raises(InvalidInputError, match="same length; got 6, 7"):
+        PooledRidge().fit([*images, other], [*labels, 0])
+    with pytest.raises(InvalidInputError, match="length 6, as those the model was fitted on; got 7"):
+        PooledRidge().fit(images, labels).predict([other])
+
+
+@pytest.mark.parametrize("name", ["vectors", "coef", "intercept", "alpha"])
+def test_damaged_arrays_are_refused(name, tmp_path):
+    images, labels = a_set()
+    method = PooledRidge().fit(images, labels).method_
+    method.save(tmp_path)
+    array = np.load(tmp_path / f"ridge_{name}.npy")
+    for wrong in (array[..., :0], np.full_like(array, np.nan)):
+        np.save(tmp_path / f"ridge_{name}.npy", wrong)
+        with pytest.raises(ModelFormatError, match=r"fit the model again|damaged"):
+            PooledRegression(PooledRidge()).load(tmp_path, method.references)
