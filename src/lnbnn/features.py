@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ __all__ = [
     "N_OCTAVES",
     "UNIT_LENGTH",
     "ImageFeatures",
+    "JointFeatures",
     "append_location",
     "check_weight",
 ]
@@ -102,9 +104,29 @@ class ImageFeatures:
         """Length of one descriptor."""
         return int(self.descriptors.shape[1])
 
+    @property
+    def kind(self) -> list[Any]:
+        """Length and type of a descriptor."""
+        return [self.n_dims, self.descriptors.dtype.name]
+
     def take(self, rows: NDArray[np.intp]) -> ImageFeatures:
         """The features of the given rows only."""
         return ImageFeatures(self.descriptors[rows], self.xy[rows], self.scale[rows], self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class JointFeatures:
+    """What several descriptors give for one image; a picture may have none of one kind and some of another."""
+
+    parts: tuple[ImageFeatures, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def kind(self) -> list[Any]:
+        """Length and type of the descriptors of each part."""
+        return [part.kind for part in self.parts]
 
 
 def check_weight(name: str, weight: float) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lnbnn.errors import InvalidInputError
-from lnbnn.features import ImageFeatures
 
 __all__ = [
     "MAX_DESCRIPTORS",
@@ -100,11 +99,12 @@ class Change:
     after: References
     removed: tuple[Reference, ...]
     relabeled: tuple[tuple[Reference, Any], ...]
-    added: tuple[tuple[Reference, ImageFeatures], ...]
+    added: tuple[tuple[Reference, Any], ...]
+    """With their features, joint ones for a fusion."""
 
     @classmethod
     def between(
-        cls, before: Iterable[Reference], after: Iterable[Reference], features: Callable[[Reference], ImageFeatures]
+        cls, before: Iterable[Reference], after: Iterable[Reference], features: Callable[[Reference], Any]
     ) -> Change:
         """The change from ``before`` to ``after``; ``features`` gives those of an added image."""
         old, new = {image.id: image for image in before}, {image.id: image for image in after}

@@ -214,8 +214,8 @@ class Classifier:
         editor = ReferenceEditor(
             model.references,
             model.next_id,
-            min_descriptors=model.method.min_descriptors(),
-            descriptor=lambda: model.descriptor,
+            min_descriptors=model.min_descriptors,
+            descriptor=lambda: model.reads_with,
         )
         change(editor)
         if editor.n_changes:

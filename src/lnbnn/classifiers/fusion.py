@@ -17,10 +17,12 @@ from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.methods import FUSION
 from lnbnn.methods.base import Progress, no_progress
-from lnbnn.model.fusion import FusionModel, descriptor_key, learn_weights
+from lnbnn.model.fusion import FusionModel, check_alike
+from lnbnn.model.model import Model
 from lnbnn.params import check_whole, plain
 from lnbnn.reading.extraction import ImageLike
 from lnbnn.reading.store import FeatureStore
+from lnbnn.references import check_labels
 
 __all__ = ["LateFusion"]
 
@@ -121,22 +123,38 @@ class LateFusion(Classifier):
 
         self.check_settings()
         images = list(X)
+        labels = check_labels(y, len(images))
         self.model_ = None
         members: list[Classifier] = [clone(member) for _, member in self.estimators]
-        held_out = []
-        with _shared_features(members, store) as shared:
-            for member in members:
-                member.fit(images, y, on_error=on_error, store=shared, progress=progress)
-                scores = member.held_out_scores(progress)
-                if scores is None:
-                    labels = list(y)  # type: ignore[arg-type]
-                    scores = cross_fitted_scores(
-                        member, images, labels, n_folds=self.n_folds, store=shared, progress=progress
-                    )
-                held_out.append(scores)
-                member.calibrate(scores)
-        self._fuse(members, held_out)
+        models = [Model(member.with_model(None), member.make_descriptor()) for member in members]
+        fusion = FusionModel(self.with_model(None), models)
+        with _store_for(models, store) as kept:
+            fusion.take_all(images, labels, on_error=on_error, store=kept, progress=progress)
+            fusion.learn(self._held_out(models, images, labels, kept, progress), progress)
+        self.model_ = fusion
         return self
+
+    def _held_out(
+        self,
+        models: list[Model],
+        images: list[ImageLike],
+        labels: list[Any],
+        store: FeatureStore | None,
+        progress: Progress,
+    ) -> list[NDArray[np.float64]] | None:
+        """The scores of each model's images by others that had not seen them; None if all can leave an image out."""
+        if all(model.method.is_incremental for model in models):
+            return None
+        result = []
+        for model in models:
+            scores = model.held_out_scores(progress)
+            if scores is None:
+                member = model.settings.with_model(model)
+                scores = cross_fitted_scores(
+                    member, images, labels, n_folds=self.n_folds, store=store, progress=progress
+                )
+            result.append(scores)
+        return result
 
     @classmethod
     def of_fitted(
@@ -157,20 +175,20 @@ class LateFusion(Classifier):
         """
         fusion = cls(estimators, n_jobs=n_jobs)
         fusion.check_settings()
+        models = [member.fitted() for _, member in estimators]
+        shares_ids = check_alike(models)
         scores = []
         for name, member in estimators:
             given = (held_out or {}).get(name)
             found = member.held_out_scores(progress) if given is None else given
-            member.calibrate(found, progress=progress)
+            if found is None:
+                member.calibrate(None)  # says what it takes
             scores.append(np.asarray(found))
-        fusion._fuse([member for _, member in estimators], scores)
+        model = FusionModel(fusion.with_model(None), models)
+        model.shares_ids = shares_ids
+        model.learn(scores, progress)
+        fusion.model_ = model
         return fusion
-
-    def _fuse(self, members: list[Classifier], held_out: list[NDArray[np.float64]]) -> None:
-        models = [member.fitted() for member in members]
-        fusion = FusionModel(self.with_model(None), models, np.empty(0))
-        fusion.weights = learn_weights(models, held_out)
-        self.model_ = fusion
 
     def plain_params(self, descriptor: Descriptor | None = None) -> dict[str, Any]:
         """The settings as plain values, without the methods and the number of threads."""
@@ -193,10 +211,9 @@ class LateFusion(Classifier):
 
 
 @contextmanager
-def _shared_features(members: Sequence[Classifier], store: FeatureStore | None) -> Iterator[FeatureStore | None]:
-    """The store; where there is none and methods have a descriptor in common, one that is deleted afterwards."""
-    keys = {descriptor_key(member.make_descriptor()) for member in members}
-    if store is not None or len(keys) == len(members):
+def _store_for(models: Sequence[Model], store: FeatureStore | None) -> Iterator[FeatureStore | None]:
+    """The store; where there is none and a method may be fitted more than once, one that is deleted afterwards."""
+    if store is not None or all(model.method.is_incremental for model in models):
         yield store
         return
     with tempfile.TemporaryDirectory(prefix="lnbnn-") as folder:

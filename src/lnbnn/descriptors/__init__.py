@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,15 @@ from lnbnn.errors import ModelFormatError, UntrustedNetworkError
 from lnbnn.files.regular import read_regular
 from lnbnn.params import resolve
 
-__all__ = ["DESCRIPTORS", "Descriptor", "make_descriptor", "network_fields", "open_descriptor", "write_network"]
+__all__ = [
+    "DESCRIPTORS",
+    "Descriptor",
+    "distinct",
+    "make_descriptor",
+    "network_fields",
+    "open_descriptor",
+    "write_network",
+]
 
 DESCRIPTORS = {
     "dense-sift": "lnbnn.descriptors.dense_sift:DenseSIFT",
@@ -65,3 +74,14 @@ def open_descriptor(manifest: dict[str, Any], data: Path, *, trust_network: bool
             "model with --trust-network (in Python: trust_network=True)."
         )
     return make_descriptor(name, params)
+
+
+def distinct(descriptors: Sequence[Descriptor]) -> tuple[list[Descriptor], list[int]]:
+    """The descriptors that give different features, and which of them each one is like."""
+    keys = []
+    for descriptor in descriptors:
+        settings = {k: v for k, v in descriptor.settings().items() if k not in descriptor.learnt_settings}
+        keys.append(repr((descriptor.name, settings)))
+    first = {key: descriptor for key, descriptor in zip(reversed(keys), reversed(descriptors), strict=True)}
+    order = list(dict.fromkeys(keys))
+    return [first[key] for key in order], [order.index(key) for key in keys]

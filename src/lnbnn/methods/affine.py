@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +97,12 @@ class AffineCorrection(MatchingMethod):
 
         return self.leave_each_out(distances, progress)
 
-    def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
+    def held_out_scores(
+        self, progress: Progress = no_progress, rows: Sequence[int] | None = None
+    ) -> NDArray[np.float64] | None:
         """Each image corrected by an alpha and beta that were learned without it."""
-        return 0.0 - cross_fit_affine(self.reference_distances, self.references.places, **self._learning())
+        found = 0.0 - cross_fit_affine(self.reference_distances, self.references.places, **self._learning())
+        return found if rows is None else found[list(rows)]
 
     def score_scale(self, n_descriptors: int) -> float:
         return 1.0  # the totals are means over the descriptors already

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -81,8 +82,15 @@ class Method(ABC):
     def scores(self, features: ImageFeatures) -> NDArray[np.float64]:
         """The score of each class for prepared features, higher is better; called from many threads."""
 
-    def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
+    def held_out_scores(
+        self, progress: Progress = no_progress, rows: Sequence[int] | None = None
+    ) -> NDArray[np.float64] | None:
         """The scores of each reference as if it was not known, or None where the method cannot tell.
+
+        Parameters
+        ----------
+        rows : sequence of int, optional
+            Only of the references at these places.
 
         Returns
         -------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -153,28 +153,38 @@ class MatchingMethod(Method):
         work: Callable[[NDArray[np.generic], range], NDArray[np.float64]],
         progress: Progress = no_progress,
         stage: str = "leaving each image out",
+        rows: Sequence[int] | None = None,
     ) -> NDArray[np.float64]:
-        """``work(query vectors, own ids)`` for each labeled image, one row per image."""
+        """``work(query vectors, own ids)`` for each labeled image, or those at ``rows``, one row per image."""
+        places: Sequence[int] = range(len(self.references)) if rows is None else rows
 
         def task(place: int) -> NDArray[np.float64]:
             vectors = self.reference_vectors(place)
-            rows = self.query_rows(len(vectors))
+            used = self.query_rows(len(vectors))
             own = ids_of_image(self.references[place].id, len(vectors))
-            return work(vectors if rows is None else vectors[rows], own)
+            return work(vectors if used is None else vectors[used], own)
 
         found = []
-        for row in map_in_order(task, range(len(self.references)), self.settings.n_jobs):
+        for row in map_in_order(task, places, self.settings.n_jobs):
             found.append(row)
-            progress(stage, len(found), len(self.references))
+            progress(stage, len(found), len(places))
         return np.stack(found)
 
-    def reference_totals(self, progress: Progress = no_progress) -> NDArray[np.float64]:
+    def reference_totals(
+        self, progress: Progress = no_progress, rows: Sequence[int] | None = None
+    ) -> NDArray[np.float64]:
         """The totals of each labeled image with its own descriptors left out of the index."""
         n_classes = len(self.references.classes)
-        return self.leave_each_out(lambda vectors, own: self.updates_of(vectors, own).totals(n_classes), progress)
 
-    def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
-        return 0.0 - self.reference_totals(progress)
+        def work(vectors: NDArray[np.generic], own: range) -> NDArray[np.float64]:
+            return self.updates_of(vectors, own).totals(n_classes)
+
+        return self.leave_each_out(work, progress, rows=rows)
+
+    def held_out_scores(
+        self, progress: Progress = no_progress, rows: Sequence[int] | None = None
+    ) -> NDArray[np.float64] | None:
+        return 0.0 - self.reference_totals(progress, rows)
 
     def unknown_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
         by_class: list[list[range]] = [[] for _ in self.references.classes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,9 @@ class PooledMachines(Method):
             )
         return self.coef @ _unit(features.descriptors.astype(np.float64) - self.centre)[0] + self.intercept
 
-    def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
+    def held_out_scores(
+        self, progress: Progress = no_progress, rows: Sequence[int] | None = None
+    ) -> NDArray[np.float64] | None:
         """Scores of each fifth of the labeled images by machines that learned from the others."""
         places = self.references.places
         order = np.lexsort((*self.vectors.T, places))
@@ -90,7 +93,7 @@ class PooledMachines(Method):
                 centre, coef, intercept = self._trained(np.flatnonzero(~held))
                 scores[held] = _unit(self.vectors[held] - centre) @ coef.T + intercept
             progress("leaving each fifth out", number + 1, _N_FOLDS)
-        return scores
+        return scores if rows is None else scores[list(rows)]
 
     def save(self, folder: Path) -> None:
         for name in _ARRAYS:

@@ -5,30 +5,48 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import ImageFeatures, JointFeatures
 from lnbnn.files.arrays import load_array, save_stacked
 from lnbnn.model.folder import read_json
 
-__all__ = ["TABLE", "read_batch", "write_batch"]
+__all__ = ["TABLE", "read_batch", "read_joint_batch", "write_batch"]
 
 TABLE = "table.json"
 
 
-def write_batch(folder: Path, images: Iterable[tuple[int, ImageFeatures]]) -> None:
-    """The features of added images, under their ids, as files of one folder."""
+def write_batch(folder: Path, images: Iterable[tuple[int, Any]]) -> None:
+    """The features of added images, under their ids, as files of one folder; joint ones in a folder for each part."""
     images = list(images)
+    if isinstance(images[0][1], JointFeatures):
+        for place in range(len(images[0][1].parts)):
+            _part(folder, place).mkdir()
+            write_batch(_part(folder, place), ((number, joint.parts[place]) for number, joint in images))
+        return
     rows = [[number, len(features), *features.size] for number, features in images]
     (folder / TABLE).write_text(json.dumps(rows), encoding="ascii")
     for name in ("descriptors", "xy", "scale"):
         save_stacked(folder / f"{name}.npy", [getattr(features, name) for _, features in images])
 
 
-def read_batch(folder: Path) -> dict[int, ImageFeatures]:
-    """The features that :func:`write_batch` wrote, by id."""
+def read_joint_batch(folder: Path, n_parts: int) -> dict[int, JointFeatures]:
+    """The joint features that :func:`write_batch` wrote, by id."""
+    parts = [read_batch(_part(folder, place), least=0) for place in range(n_parts)]
+    if any(part.keys() != parts[0].keys() for part in parts):
+        raise ModelFormatError(f"{folder}: the parts are not of the same images; fit the model again.")
+    return {number: JointFeatures(tuple(part[number] for part in parts)) for number in parts[0]}
+
+
+def _part(folder: Path, place: int) -> Path:
+    return folder / f"part{place}"
+
+
+def read_batch(folder: Path, *, least: int = 1) -> dict[int, ImageFeatures]:
+    """The features that :func:`write_batch` wrote, by id; of ``least`` descriptors per image."""
     rows = read_json(folder / TABLE)
     descriptors = load_array(folder / "descriptors.npy", ndim=2, dtypes=("uint8", "float16", "float32"))
     xy = load_array(folder / "xy.npy", ndim=2, dtypes=("float32",))
@@ -37,7 +55,7 @@ def read_batch(folder: Path) -> dict[int, ImageFeatures]:
     start = 0
     try:
         for number, n_descriptors, width, height in rows:
-            if not all(type(value) is int for value in (number, n_descriptors, width, height)) or n_descriptors < 1:
+            if not all(type(value) is int for value in (number, n_descriptors, width, height)) or n_descriptors < least:
                 raise ValueError(f"image {number}")
             part = slice(start, start + n_descriptors)
             places = np.asarray(xy[part], np.float32), np.asarray(scale[part], np.float32)

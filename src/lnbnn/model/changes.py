@@ -11,20 +11,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from lnbnn.descriptors import Descriptor, open_descriptor
+from lnbnn.descriptors import Descriptor, distinct, open_descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
-from lnbnn.methods import INCREMENTAL
+from lnbnn.methods import FUSION, INCREMENTAL
 from lnbnn.model.batches import write_batch
 from lnbnn.model.folder import damaged_files, open_model, read_manifest
-from lnbnn.model.manifest import calibration_fields, image_fields, next_id_of, parse_images
+from lnbnn.model.manifest import image_fields, next_id_of, parse_images
 from lnbnn.model.references_editor import ReferenceEditor
 from lnbnn.model.writer import ModelWriter, change_model, check_target
 from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import Reference
 
 if TYPE_CHECKING:
+    from lnbnn.model.fusion import FusionModel
     from lnbnn.model.model import Model
 
 __all__ = [
@@ -68,15 +69,22 @@ def edit(path: str | os.PathLike[str], *, trust_network: bool = False) -> Iterat
 
 def _editor(writer: ModelWriter, trust_network: bool) -> ReferenceEditor:
     manifest, where = writer.manifest, writer.folder
-    if manifest.get("is_incremental") is not True or manifest.get("method") not in INCREMENTAL:
+    if not _is_incremental(manifest):
         raise InvalidInputError(
             f"{where}: method {manifest.get('method')!r} learns from all images together; fit it again with all."
         )
     images = parse_images(manifest, where)
 
-    def descriptor() -> Descriptor:
+    def descriptor() -> Descriptor | list[Descriptor]:
+        data = where / manifest["data"]
         try:
-            return open_descriptor(manifest, where / manifest["data"], trust_network=trust_network)
+            if manifest["method"] != FUSION:
+                return open_descriptor(manifest, data, trust_network=trust_network)
+            folders = [data / f"member{place}" for place in range(len(manifest["members"]))]
+            read = [(read_manifest(folder), folder) for folder in folders]
+            return distinct(
+                [open_descriptor(own, folder / own["data"], trust_network=trust_network) for own, folder in read]
+            )[0]
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModelFormatError(f"{where}: the manifest is damaged ({error}); fit the model again.") from error
 
@@ -85,18 +93,30 @@ def _editor(writer: ModelWriter, trust_network: bool) -> ReferenceEditor:
         next_id_of(manifest, images[-1].id, where),
         min_descriptors=manifest.get("min_descriptors", 1),
         descriptor=descriptor,
-        feature_kind=tuple(manifest.get("features", (0, ""))),  # type: ignore[arg-type]
+        feature_kind=manifest.get("features"),
     )
 
 
+def _is_incremental(manifest: dict[str, Any]) -> bool:
+    return manifest.get("is_incremental") is True and manifest.get("method") in INCREMENTAL | {FUSION}
+
+
 def _commit(writer: ModelWriter, editor: ReferenceEditor, trust_network: bool) -> None:
-    if editor.added:
-        editor.set_batch(writer.write_batch(lambda folder: write_batch(folder, editor.added.items())))
     manifest = writer.manifest
+    learned: dict[str, Any] = {}
+    if manifest["method"] == FUSION:  # its weights are learned again
+        fusion = cast("FusionModel", _load(writer.folder, trust_network))
+        fusion.apply(editor.change(), keeps_structure=True)
+        learned = fusion.learned_fields()
+        if editor.added:
+            editor.set_batch(writer.write_batch(lambda folder: fusion.write_added(folder, editor.added)))
+    elif editor.added:
+        editor.set_batch(writer.write_batch(lambda folder: write_batch(folder, editor.added.items())))
     writer.commit(
         {
             **manifest,
             **image_fields(editor.images),
+            **learned,
             "next_id": editor.next_id,
             "n_changes": manifest.get("n_changes", 0) + editor.n_changes,
         }
@@ -129,7 +149,7 @@ def _rewrite(writer: ModelWriter, *, full: bool, trust_network: bool, progress: 
     model = _load(writer.folder, trust_network)
     assert model.snapshot is not None
     lock = model.snapshot.lock
-    model.method.compact(full=full, progress=progress)
+    model.compact(full=full, progress=progress)
     writer.write_data(model.save_files)
     writer.commit(model.manifest())
     lock.close()  # so that the files just replaced can go
@@ -144,7 +164,7 @@ def compact(
     """
     with change_model(path, replaces_all=True) as writer:
         before = _n_bytes(writer.manifest)
-        if writer.manifest.get("method") in INCREMENTAL:
+        if _is_incremental(writer.manifest):
             _rewrite(writer, full=True, trust_network=trust_network, progress=progress)
         return before, _n_bytes(writer.manifest)
 
@@ -172,7 +192,7 @@ def _store_calibration(model: Model) -> None:
     with change_model(path) as writer:
         if writer.manifest["generation"] != model.snapshot.manifest["generation"]:
             raise LnbnnError(f"{path}: the model was changed while it was calibrated; calibrate it again.")
-        writer.commit({**writer.manifest, **calibration_fields(model.calibration), "n_changes": 0})
+        writer.commit({**writer.manifest, **model.learned_fields(), "n_changes": 0})
 
 
 def prepare_to_reject(

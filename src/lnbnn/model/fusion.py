@@ -2,52 +2,305 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lnbnn.descriptors import Descriptor
-from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.features import ImageFeatures
+from lnbnn.descriptors import Descriptor, distinct
+from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
+from lnbnn.features import ImageFeatures, JointFeatures
+from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods import FUSION
 from lnbnn.methods.base import Progress, no_progress
+from lnbnn.model.batches import TABLE, read_joint_batch, write_batch
 from lnbnn.model.calibration import Calibration, fit_fusion_weights, fuse
-from lnbnn.model.folder import Snapshot
-from lnbnn.model.manifest import calibration_fields, calibration_of
-from lnbnn.model.model import Model
+from lnbnn.model.folder import Snapshot, batch_folder, read_json
+from lnbnn.model.intake import Intake
+from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
+from lnbnn.model.model import Model, check_used
 from lnbnn.reading.extraction import ImageLike, features_of, map_in_order
 from lnbnn.reading.store import FeatureStore
-from lnbnn.references import References, can_be_held_out
+from lnbnn.references import Change, Reference, References, can_be_held_out
 from lnbnn.version import __version__
 
-__all__ = ["FusionModel", "descriptor_key", "learn_weights"]
+__all__ = ["FusionModel", "HeldOut", "check_alike"]
+
+_MAX_HELD_OUT = 2000  # images that the weights are learned from, at most
+_IDS, _SCORES = "held_out_ids.npy", "held_out_scores.npy"
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Scores of labeled images by models that had not seen them: what the weights are learned from.
+
+    Parameters
+    ----------
+    ids : list of int
+        The images, ascending.
+    classes : list
+        The columns.
+    scores : ndarray of shape (n_members, n_images, n_classes)
+        Divided by what belongs to the image; NaN where a member has no descriptors of the image.
+    """
+
+    ids: list[int]
+    classes: list[Any]
+    scores: NDArray[np.float64]
+
+    def of(self, ids: Iterable[int], classes: list[Any]) -> HeldOut:
+        """Those of the given images that are here, for other classes; a class that was not known scores lowest."""
+        rows = {number: row for row, number in enumerate(self.ids)}
+        kept = [number for number in ids if number in rows]
+        scores = self.scores[:, [rows[number] for number in kept]]
+        if classes != self.classes:
+            places = {label: place for place, label in enumerate(self.classes)}
+            columns = [scores[:, :, places[c]] if c in places else scores.min(axis=2) for c in classes]
+            scores = np.stack(columns, axis=2)
+        return HeldOut(kept, classes, scores)
+
+    def joined(self, other: HeldOut) -> HeldOut:
+        """Both, the other's images after these; of the same classes."""
+        return HeldOut(self.ids + other.ids, self.classes, np.concatenate([self.scores, other.scores], axis=1))
+
+    def save(self, folder: Path) -> None:
+        """Write the arrays; the classes are those of the table of images beside them."""
+        save_array(folder / _IDS, np.array(self.ids, np.int64))
+        save_array(folder / _SCORES, self.scores)
+
+    @classmethod
+    def load(cls, folder: Path, classes: list[Any], n_members: int) -> HeldOut:
+        """What :meth:`save` wrote."""
+        ids = load_array(folder / _IDS, ndim=1, dtypes=("int64",))
+        scores = np.array(load_array(folder / _SCORES, ndim=3, dtypes=("float64",)))
+        if scores.shape != (n_members, len(ids), len(classes)):
+            raise ModelFormatError(f"{folder}: the held-out scores do not fit the images; fit the model again.")
+        return cls(ids.tolist(), classes, scores)
 
 
 class FusionModel(Model):
-    """Models of several methods or descriptors, each calibrated, and the weights of their log-probabilities."""
+    """Models of several methods or descriptors, each calibrated, and the weights of their log-probabilities.
 
-    def __init__(self, settings: Any, members: list[Model], weights: NDArray[np.float64]) -> None:
+    Its references are the images that any of the models can use; a model has those that its descriptor sees something
+    in, under the same ids. What changes the references changes those of each model.
+    """
+
+    def __init__(self, settings: Any, members: list[Model]) -> None:
         first = members[0]
-        for member in members[1:]:
-            if member.references.classes.tolist() != first.references.classes.tolist():
-                raise InvalidInputError(
-                    f"methods to fuse must know the same classes; {first.settings.method!r} knows "
-                    f"{len(first.references.classes)}, {member.settings.method!r} {len(member.references.classes)}."
-                )
-        self.settings, self.members, self.weights = settings, members, weights
+        self.settings, self.members, self.weights = settings, members, np.ones(len(members))
+        self.descriptors, self.part_of = distinct([member.descriptor for member in members])
         self.descriptor, self.references, self.skipped = first.descriptor, first.references, first.skipped
         self.calibration: Calibration | None = None
         self.snapshot: Snapshot | None = None
-        self.next_id = self.n_changes = 0
+        self.next_id, self.n_changes = first.next_id, 0
+        self.shares_ids = True
+        self._held_out: HeldOut | Snapshot | None = None
+
+    # ---- learning -----------------------------------------------------------------------------------------------
+
+    def take_all(
+        self,
+        images: list[ImageLike],
+        labels: list[Any],
+        *,
+        on_error: str,
+        store: FeatureStore | None = None,
+        progress: Progress = no_progress,
+    ) -> None:
+        """Fit the models, which are new; each file is read once, and each descriptor extracted once."""
+        intake = Intake(self.descriptors)
+        read = intake.read(
+            images, labels, first_id=0, on_error=on_error, n_jobs=self.settings.n_jobs, store=store, progress=progress
+        )
+        kept: list[Reference] = []
+        taken: list[list[Reference]] = [[] for _ in self.members]
+        for image, joint in read:
+            for member, part, own in zip(self.members, self.part_of, taken, strict=True):
+                if len(joint.parts[part]):
+                    own.append(replace(image, n_descriptors=len(joint.parts[part])))
+                    member.take(own[-1], joint.parts[part])
+            kept.append(image)
+        check_used(kept, labels, intake.skipped)
+        for member, own in zip(self.members, taken, strict=True):
+            if not own:
+                raise InvalidInputError(f"{member.descriptor.name} finds no descriptors in any image; leave it out.")
+            seen = {image.id for image in own}
+            blind = [(image.name, f"{image.name}: no descriptors") for image in kept if image.id not in seen]
+            member.finish(own, intake.skipped + blind, progress)
+        self.references, self.next_id, self.skipped = References(kept), kept[-1].id + 1, intake.skipped
+
+    @property
+    def min_descriptors(self) -> int:
+        """At least one; how many each model must hold is looked at when a change is made."""
+        return 1
+
+    @property
+    def reads_with(self) -> Descriptor | list[Descriptor]:
+        return self.descriptors
+
+    @property
+    def is_incremental(self) -> bool:
+        """Whether every model is, and their ids are those of the fusion."""
+        return self.shares_ids and all(member.method.is_incremental for member in self.members)
 
     def check_incremental(self) -> None:
-        raise InvalidInputError(f"method {FUSION!r} learns from all images together; fit it again with all.")
+        for member in self.members:
+            member.check_incremental()
+        if not self.shares_ids:
+            raise InvalidInputError("this fusion was made of models fitted one by one; fit it again with all images.")
+
+    def apply(self, change: Change, *, keeps_structure: bool = False, progress: Progress = no_progress) -> None:
+        """Make a change to the references, and learn the weights again."""
+        before = {image.id for image in self.references}
+        self._change_members(change, keeps_structure=keeps_structure, progress=progress)
+        self.snapshot = None
+        self.next_id = max(self.next_id, change.after[-1].id + 1)
+        self.n_changes += len(change)
+        self._learn_weights_again([image.id for image in change.after if image.id not in before])
+
+    def _change_members(self, change: Change, *, keeps_structure: bool, progress: Progress = no_progress) -> None:
+        added = {image.id: joint for image, joint in change.added}
+        changes = []
+        for member, part in zip(self.members, self.part_of, strict=True):
+            own = {image.id: image for image in member.references}
+            after = [
+                replace(own[image.id], label=image.label)
+                if image.id in own
+                else replace(image, n_descriptors=len(added[image.id].parts[part]))
+                for image in change.after
+                if image.id in own or (image.id in added and len(added[image.id].parts[part]))
+            ]
+            n_left, least = sum(image.n_descriptors for image in after), member.method.min_descriptors()
+            if n_left < least:
+                raise InvalidInputError(
+                    f"{member.settings.method} on {member.descriptor.name} needs at least {least} descriptors to "
+                    f"search; {n_left} would be left; add others first."
+                )
+            changes.append(Change.between(member.references, after, partial(_part_of, added, part)))
+        for member, own_change in zip(self.members, changes, strict=True):
+            if len(own_change):
+                member.apply(own_change, keeps_structure=keeps_structure, progress=progress)
+        self.references = change.after
+
+    def _learn_weights_again(self, added: list[int]) -> None:
+        """After a change: the images that are new are looked up, the others have the scores they had."""
+        classes = self.references.classes.tolist()
+        known = self.held_out.of([image.id for image in self.references], classes)
+        room = max(0, _MAX_HELD_OUT + len(self.references) // 10 - len(known.ids))
+        self._held_out = known.joined(self._look_up(added[:room], no_progress))
+        self.weights = self._learned_weights()
+
+    @property
+    def held_out(self) -> HeldOut:
+        """What the weights are learned from; read from the folder when it is first asked for."""
+        if isinstance(self._held_out, Snapshot):
+            self._held_out = self._read_held_out(self._held_out)
+        assert self._held_out is not None
+        return self._held_out
+
+    def _look_up(self, ids: list[int], progress: Progress) -> HeldOut:
+        """The scores of labeled images by ids, each as if it was not known."""
+        classes = self.references.classes.tolist()
+        scores = np.full((len(self.members), len(ids), len(classes)), np.nan)
+        for place, member in enumerate(self.members):
+            rows = {image.id: row for row, image in enumerate(member.references)}
+            there = [number for number, image in enumerate(ids) if image in rows]
+            if there:
+                wanted = [rows[ids[number]] for number in there]
+                found = member.held_out_scores(progress, None if len(wanted) == len(rows) else wanted)
+                assert found is not None
+                scales = member.score_scales()[wanted, None]
+                scores[place, there] = self._widened(member, found / scales)
+        return HeldOut(ids, classes, scores)
+
+    def _widened(self, member: Model, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores of a model's classes as scores of all; a class that it has no image of is the last."""
+        own, classes = member.references.classes.tolist(), self.references.classes.tolist()
+        if own == classes:
+            return scores
+        places = {label: place for place, label in enumerate(own)}
+        lowest = scores.min(axis=-1)
+        return np.stack([scores[..., places[c]] if c in places else lowest for c in classes], axis=-1)
+
+    def learn(self, held_out: Sequence[NDArray[np.float64]] | None = None, progress: Progress = no_progress) -> None:
+        """Calibrate the models and learn the weights, from scores of their references that they had not seen.
+
+        Parameters
+        ----------
+        held_out : sequence of ndarray of shape (n_images, n_classes), optional
+            Of each model's references; by default the models' own, of an even choice of the images.
+        """
+        if held_out is None:
+            n = len(self.references)
+            rows = np.linspace(0, n - 1, min(n, _MAX_HELD_OUT)).round().astype(np.intp)
+            self._held_out = self._look_up([self.references[row].id for row in rows], progress)
+        else:
+            self._held_out = self._given(held_out)
+        places, used = self._places(self.held_out.ids)
+        if not used.any():
+            raise InvalidInputError("calibration needs a class with at least two images; every class has one.")
+        for member, scores in zip(self.members, self.held_out.scores, strict=True):
+            there = used & ~np.isnan(scores[:, 0])
+            member.calibrate_by(scores[there], places[there])
+        self.weights = self._learned_weights()
+        self.n_changes = 0
+
+    def _given(self, held_out: Sequence[NDArray[np.float64]]) -> HeldOut:
+        rows = _numbered(self.references)
+        scores = np.full((len(self.members), len(rows), len(self.references.classes)), np.nan)
+        for place, (member, found) in enumerate(zip(self.members, held_out, strict=True)):
+            scaled = self._widened(member, np.asarray(found) / member.score_scales()[:, None])
+            for key, own in _numbered(member.references).items():
+                if key in rows:
+                    scores[place, rows[key]] = scaled[own]
+        return HeldOut([image.id for image in self.references], self.references.classes.tolist(), scores)
+
+    def _places(self, ids: list[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The classes of images, and which have another of their class."""
+        rows = {image.id: row for row, image in enumerate(self.references)}
+        wanted = [rows[number] for number in ids]
+        return self.references.places[wanted], can_be_held_out(self.references.places)[wanted]
+
+    def _learned_weights(self) -> NDArray[np.float64]:
+        """From the images that every model has, if their class has others."""
+        places, used = self._places(self.held_out.ids)
+        used = used & ~np.isnan(self.held_out.scores[:, :, 0]).any(axis=0)
+        if not used.any():
+            return np.full(len(self.members), 1.0 / len(self.members))
+        labels = places[used]
+        log_probas = [
+            member.calibrated(scores[used]) for member, scores in zip(self.members, self.held_out.scores, strict=True)
+        ]
+        return fit_fusion_weights(log_probas, labels)
+
+    def compact(self, *, full: bool, progress: Progress) -> None:
+        for member in self.members:
+            member.compact(full=full, progress=progress)
 
     def absorb(self, other: Model, *, progress: Progress = no_progress) -> list[tuple[int, int]]:
-        raise InvalidInputError(f"models of method {FUSION!r} cannot be merged; fit one on the images of both.")
+        self.check_incremental()
+        others = getattr(other, "members", [])
+        if len(others) != len(self.members):
+            raise InvalidInputError(
+                "models to merge must be fusions of the same methods; fit one on the images of both."
+            )
+        other.check_incremental()
+        for mine, theirs in zip(self.members, others, strict=True):
+            mine.check_same(theirs)
+        fresh, duplicates = self.new_references(other)
+        before = len(self.references)
+        for mine, theirs in zip(self.members, others, strict=True):
+            mine.absorb_as(theirs, fresh, progress)
+        after = References([*self.references, *fresh.values()])
+        self.references, self.snapshot = after, None
+        self.n_changes += len(fresh)
+        self._learn_weights_again([image.id for image in after[before:]])
+        return duplicates
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 
@@ -55,27 +308,27 @@ class FusionModel(Model):
         self, images: Sequence[ImageLike], store: FeatureStore | None = None, *, log_proba: bool = False
     ) -> Iterator[NDArray[np.float64] | ImageReadError | None]:
         """The fused log-probabilities of each image; methods with the same descriptor share its features."""
-        n_classes = len(self.references.classes)
-        keys = [descriptor_key(member.descriptor) for member in self.members]
 
         def work(image: ImageLike) -> NDArray[np.float64] | ImageReadError | None:
-            features: dict[str, ImageFeatures] = {}
             try:
-                for key, member in zip(keys, self.members, strict=True):
-                    if key not in features:
-                        features[key] = features_of(image, member.descriptor, store)
+                joint: JointFeatures = features_of(image, self.descriptors, store)
             except ImageReadError as error:
                 return error
-            if not any(map(len, features.values())):
+            if not len(joint):
                 return None
-            found = [
-                _log_proba(member, features[key]) if len(features[key]) else np.full(n_classes, -np.log(n_classes))
-                for key, member in zip(keys, self.members, strict=True)
-            ]
-            fused = fuse(found, self.weights)
+            parts = [joint.parts[part] for part in self.part_of]
+            fused = fuse([self._log_proba(*pair) for pair in zip(self.members, parts, strict=True)], self.weights)
             return fused[None] if log_proba else fused
 
         return map_in_order(work, images, self.settings.n_jobs)
+
+    def _log_proba(self, member: Model, features: ImageFeatures) -> NDArray[np.float64]:
+        if not len(features):
+            n_classes = len(self.references.classes)
+            return np.full(n_classes, -np.log(n_classes))
+        prepared = member.method.prepare(features, member.normalizer)
+        scaled = member.method.scores(prepared) / member.method.score_scale(len(prepared))
+        return member.calibrated(self._widened(member, scaled))
 
     def shares(self, image: ImageLike) -> list[tuple[float, Model]]:
         """The models with what one unit of each's scores for this image adds to the fused log-probabilities."""
@@ -97,13 +350,20 @@ class FusionModel(Model):
     def calibrate(
         self, held_out: ArrayLike | None = None, *, unknown: bool = False, progress: Progress = no_progress
     ) -> None:
-        """Nothing to do but for ``unknown``: the fit has calibrated the methods and their sum."""
+        """Learn temperatures and weights again if anything has changed since the fit, and what ``unknown`` asks for."""
+        if self.n_changes and self.is_incremental:
+            self.learn(progress=progress)
         if unknown:
             self.calibration = Calibration(None, self.unknown_prominence(progress))
 
-    def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
+    def held_out_scores(
+        self, progress: Progress = no_progress, rows: Sequence[int] | None = None
+    ) -> NDArray[np.float64] | None:
         found = [member.held_out_scores(progress) for member in self.members]
-        return None if any(scores is None for scores in found) else self.fused_scores(found)  # type: ignore[arg-type]
+        if any(scores is None for scores in found):
+            return None
+        fused = self.fused_scores(found)  # type: ignore[arg-type]
+        return fused if rows is None else fused[list(rows)]
 
     def unknown_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
         found = [member.unknown_scores(progress) for member in self.members]
@@ -120,7 +380,8 @@ class FusionModel(Model):
         log_probas, weights = [], []
         for weight, member, scores in zip(self.weights, self.members, found, strict=True):
             if weight > 0.0:
-                rows, known = _numbered(member.references), _held_out_log_proba(member, scores)
+                rows, scaled = _numbered(member.references), scores / member.score_scales()[:, None]
+                known = member.calibrated(self._widened(member, scaled))
                 unsure = np.full(n_classes, -np.log(n_classes))
                 log_probas.append(np.stack([known[rows[key]] if key in rows else unsure for key in keys]))
                 weights.append(weight)
@@ -136,35 +397,106 @@ class FusionModel(Model):
         return params
 
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says of the fusion; each of its models has a manifest of its own."""
+        """What the manifest says of the fusion; each of its models has a manifest of its own, of when it was written."""
         return {
             "lnbnn_version": __version__,
             "method": FUSION,
             "params": self.plain_params(),
-            "is_incremental": False,
-            "classes": self.references.classes.tolist(),
+            "is_incremental": self.is_incremental,
+            "min_descriptors": self.min_descriptors,
+            "features": [self.members[self.part_of.index(p)].feature_kind for p in range(len(self.descriptors))],
+            **image_fields(self._indexed()),
+            "next_id": self.next_id,
+            "n_indexed": self.references.n_descriptors,
             "members": [name for name, _ in self.settings.estimators],
-            "weights": self.weights.tolist(),
-            "n_changes": 0,
-            **calibration_fields(self.calibration),
+            **self.learned_fields(),
+            "n_changes": self.n_changes,
         }
+
+    def learned_fields(self) -> dict[str, Any]:
+        """What the manifest says of the weights, and of the calibration that goes with them."""
+        calibrations = [calibration_fields(member.calibration) for member in self.members]
+        own = calibration_fields(self.calibration)
+        return {"weights": self.weights.tolist(), "member_calibrations": calibrations, **own}
 
     def save_files(self, folder: Path) -> None:
         for place, member in enumerate(self.members):
             member.save(folder / f"member{place}")
+        table = json.dumps(image_fields(self._indexed()), separators=(",", ":"))
+        (folder / TABLE).write_text(table, encoding="ascii")
+        if self.is_incremental:
+            self.held_out.save(folder)
+
+    def write_added(self, folder: Path, added: dict[int, JointFeatures]) -> None:
+        """The batch of images that were just added: their features, and their scores without themselves."""
+        write_batch(folder, added.items())
+        known = self.held_out.of(added, self.references.classes.tolist())
+        known.save(folder)
+        (folder / TABLE).write_text(json.dumps(known.classes, separators=(",", ":")), encoding="ascii")
 
     @classmethod
     def open_members(cls, settings: Any, members: list[Model], snapshot: Snapshot) -> Self:
         """The fusion of open models, with the weights and the calibration of its folder."""
-        weights = np.array(snapshot.manifest["weights"], dtype=np.float64)
-        if weights.shape != (len(members),) or not np.isfinite(weights).all() or weights.min() < 0.0:
-            raise ValueError(f"weights {snapshot.manifest['weights']}")
-        fusion = cls(settings, members, weights)
+        fusion = cls(settings, members)
+        if "images" in snapshot.manifest:
+            table = snapshot.data / TABLE
+            fusion.references = References(parse_images(read_json(table), table))
+            known = {image.id: image for image in fusion.references}
+            for member in members:
+                if any(image.id not in known or known[image.id].label != image.label for image in member.references):
+                    raise ModelFormatError(f"{snapshot.data}: its parts hold other images; fit the model again.")
+        else:
+            fusion.shares_ids = False  # as fusions were written before they could be changed
+            if any(member.references.classes.tolist() != fusion.references.classes.tolist() for member in members):
+                raise ModelFormatError(f"{snapshot.data}: its parts know different classes; fit the model again.")
         fusion.follow(snapshot)
         return fusion
 
     def follow(self, snapshot: Snapshot, progress: Progress = no_progress) -> None:
-        self.calibration, self.snapshot = calibration_of(snapshot.manifest), snapshot
+        manifest = snapshot.manifest
+        weights = np.array(manifest["weights"], dtype=np.float64)
+        if weights.shape != (len(self.members),) or not np.isfinite(weights).all() or weights.min() < 0.0:
+            raise ValueError(f"weights {manifest['weights']}")
+        if "images" in manifest:
+            self._follow_images(snapshot, progress)
+        self.weights, self.n_changes = weights, manifest.get("n_changes", 0)
+        for member, fields in zip(self.members, manifest.get("member_calibrations", []), strict=False):
+            member.calibration = calibration_of(fields)
+        self.calibration, self.snapshot = calibration_of(manifest), snapshot
+
+    def _follow_images(self, snapshot: Snapshot, progress: Progress) -> None:
+        where, n_parts = snapshot.folder, len(self.descriptors)
+        after = parse_images(snapshot.manifest, where)
+        batches: dict[int, dict[int, JointFeatures]] = {}
+
+        def features(image: Reference) -> JointFeatures:
+            if image.batch not in batches:
+                batches[image.batch] = read_joint_batch(batch_folder(snapshot.data, image.batch), n_parts)
+            found = batches[image.batch].get(image.id)
+            if found is None or len(found) != image.n_descriptors:
+                raise ModelFormatError(f"{where}: the features of image {image.id} are missing; fit the model again.")
+            return found
+
+        if after != list(self.references):
+            change = Change.between(self.references, after, features)
+            self._change_members(change, keeps_structure=True, progress=progress)
+        self.next_id = next_id_of(snapshot.manifest, self.references[-1].id, where)
+        if snapshot.manifest.get("is_incremental") is True:
+            self._held_out = snapshot
+
+    def _read_held_out(self, snapshot: Snapshot) -> HeldOut:
+        """The scores in the folder: those written with the models, and those of each batch that was added."""
+        table = snapshot.data / TABLE
+        ids, classes = [image.id for image in self.references], self.references.classes.tolist()
+        first = References(parse_images(read_json(table), table)).classes.tolist()
+        held_out = HeldOut.load(snapshot.data, first, len(self.members)).of(ids, classes)
+        for number in sorted({image.batch for image in self.references} - {0}):
+            folder = batch_folder(snapshot.data, number)
+            own = read_json(folder / TABLE)
+            if not isinstance(own, list):
+                raise ModelFormatError(f"{folder / TABLE}: expected a list of classes; fit the model again.")
+            held_out = held_out.joined(HeldOut.load(folder, own, len(self.members)).of(ids, classes))
+        return held_out
 
     def inconsistencies(self) -> list[str]:
         return [text for member in self.members for text in member.inconsistencies()]
@@ -179,38 +511,24 @@ class FusionModel(Model):
         return sum(member.nbytes for member in self.members)
 
 
-def _log_proba(member: Model, features: ImageFeatures) -> NDArray[np.float64]:
-    assert member.calibration is not None
-    prepared = member.method.prepare(features, member.normalizer)
-    scaled = member.method.scores(prepared) / member.method.score_scale(len(prepared))
-    return member.calibration.log_proba(scaled)
-
-
-def _held_out_log_proba(member: Model, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    assert member.calibration is not None
-    return member.calibration.log_proba(scores / member.score_scales()[:, None])
-
-
-def descriptor_key(descriptor: Descriptor) -> str:
-    """The same for descriptors that give the same features."""
-    return repr((descriptor.name, descriptor.settings()))
-
-
-def learn_weights(members: Sequence[Model], held_out: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Weights from the held-out scores of the images that every method was fitted on."""
-    rows = [_numbered(member.references) for member in members]
-    common = [key for key in rows[0] if all(key in found for found in rows[1:])]
-    labels = members[0].references.places[[rows[0][key] for key in common]]
-    for member, found in zip(members, rows, strict=True):
-        own = member.references.places[[found[key] for key in common]]
-        if not common or not np.array_equal(own, labels):
+def check_alike(members: Sequence[Model]) -> bool:
+    """Raise unless models that were fitted one by one know the same classes and images; whether ids agree as well."""
+    first = members[0].references
+    for member in members[1:]:
+        if member.references.classes.tolist() != first.classes.tolist():
+            raise InvalidInputError(
+                f"methods to fuse must know the same classes; {members[0].settings.method!r} knows "
+                f"{len(first.classes)}, {member.settings.method!r} {len(member.references.classes)}."
+            )
+        rows, own = _numbered(first), _numbered(member.references)
+        common = [key for key in rows if key in own]
+        if not common or any(first[rows[key]].label != member.references[own[key]].label for key in common):
             raise InvalidInputError("methods to fuse must be fitted on the same labeled images.")
-    used = can_be_held_out(labels)
-    log_probas = []
-    for member, found, scores in zip(members, rows, held_out, strict=True):
-        places = [found[key] for key, use in zip(common, used, strict=True) if use]
-        log_probas.append(_held_out_log_proba(member, np.asarray(scores))[places])
-    return fit_fusion_weights(log_probas, labels[used])
+    return all([(i.id, i.name) for i in member.references] == [(i.id, i.name) for i in first] for member in members)
+
+
+def _part_of(added: dict[int, JointFeatures], part: int, image: Reference) -> ImageFeatures:
+    return added[image.id].parts[part]
 
 
 def _numbered(images: References) -> dict[tuple[str, int], int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ class Intake:
 
     Parameters
     ----------
-    descriptor : Descriptor
+    descriptor : Descriptor, or several: the features are then joint
     known : dict of content digest to id, optional
         Images of these contents are left out as doubles, and so is a content that comes twice. By default
         doubles are not looked for.
@@ -43,7 +43,7 @@ class Intake:
         Those whose content an image of the model has, by its id.
     """
 
-    def __init__(self, descriptor: Descriptor, known: dict[str, int] | None = None) -> None:
+    def __init__(self, descriptor: Descriptor | Sequence[Descriptor], known: dict[str, int] | None = None) -> None:
         self.descriptor = descriptor
         self.known = known
         self.skipped: list[tuple[str, str]] = []
@@ -59,7 +59,7 @@ class Intake:
         n_jobs: int | None = None,
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
-    ) -> Iterator[tuple[Reference, ImageFeatures]]:
+    ) -> Iterator[tuple[Reference, Any]]:
         """The images that can be used, with ids from ``first_id`` on, each with its features."""
         if on_error not in ("raise", "skip"):
             raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")

@@ -100,6 +100,12 @@ def _is_params(value: Any) -> bool:
     return all(type(name) is str for name in names) and all(part is None or type(part) is dict for part in settings)
 
 
+def _is_kinds(value: Any) -> bool:
+    """One kind, or a list of some."""
+    is_list = type(value) is list and 1 <= len(value) <= 1000 and type(value[0]) is list
+    return all(map(_is_kind, value)) if is_list else _is_kind(value)
+
+
 def _is_kind(value: Any) -> bool:
     if type(value) is not list or len(value) != 2 or type(value[0]) is not int:
         return False
@@ -126,6 +132,15 @@ def _is_weights(value: Any) -> bool:
     return _is_numbers(value) and all(weight >= 0 for weight in value)
 
 
+def _is_calibrations(value: Any) -> bool:
+    return type(value) is list and len(value) <= 1000 and all(map(_is_calibration, value))
+
+
+def _is_calibration(value: Any) -> bool:
+    is_known = type(value) is dict and set(value) <= {"temperature", "unknown_prominence"}
+    return is_known and all(_FIELDS[name][0](part) for name, part in value.items())
+
+
 def _is_folders(value: Any) -> bool:
     return type(value) is list and all(type(name) is str and DATA_NAME.fullmatch(name) for name in value)
 
@@ -142,7 +157,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool] | type, str]] = {
     "params": (_is_params, "the settings, plain values by name"),
     "is_incremental": (bool, "true or false"),
     "min_descriptors": (int, "a whole number"),
-    "features": (_is_kind, "the length and the type of a descriptor"),
+    "features": (_is_kinds, "the length and the type of a descriptor"),
     "next_id": (int, "a whole number"),
     "n_indexed": (int, "a whole number"),
     "n_changes": (int, "a whole number"),
@@ -150,6 +165,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool] | type, str]] = {
     "unknown_prominence": (_is_prominence, f"at most {MAX_UNKNOWN} numbers that ascend"),
     "members": (_is_names, "a list of names"),
     "weights": (_is_weights, "a list of numbers, none below 0"),
+    "member_calibrations": (_is_calibrations, "the calibration of each part"),
     "superseded": (_is_folders, "a list of names of data folders"),
     "network": (_is_network, "the network's file and the name of its output"),
 }

@@ -6,7 +6,8 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from lnbnn.model.calibration import Calibration
     from lnbnn.reading.store import FeatureStore
 
-__all__ = ["Model"]
+__all__ = ["Model", "check_used"]
 
 _logger = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class Model:
     normalizer : Normalizer or None
         What was learned about float descriptors.
     calibration : Calibration or None
-    feature_kind : (int, str)
+    feature_kind : list
         Length and type of a descriptor.
     next_id, n_changes : int
         The id of the next image; images changed since the fit or the last calibration.
@@ -68,10 +69,11 @@ class Model:
         self.references = References()
         self.normalizer: Normalizer | None = None
         self.calibration: Calibration | None = None
-        self.feature_kind = (0, "")
+        self.feature_kind: list[Any] = [0, ""]
         self.next_id = self.n_changes = 0
         self.skipped: list[tuple[str, str]] = []
         self.snapshot: Snapshot | None = None
+        self._waiting: list[tuple[Reference, ImageFeatures]] = []
 
     # ---- learning -----------------------------------------------------------------------------------------------
 
@@ -94,24 +96,43 @@ class Model:
         read = intake.read(
             images, labels, first_id=0, on_error=on_error, n_jobs=settings.n_jobs, store=store, progress=progress
         )
-        normalization = model.descriptor.normalization if model.method.needs_normalizer else None
-        found: Iterable[tuple[Reference, ImageFeatures]] = read
-        if normalization is not None:  # it is learned from all images before the first can be indexed
-            found = list(read)
-            learned_from = [features for _, features in found if features.descriptors.dtype != np.uint8]
-            model.normalizer = normalization.learn(learned_from) if learned_from else None
         kept = []
-        for image, features in found:
-            model.feature_kind = (features.n_dims, features.descriptors.dtype.name)
-            model.method.add(image, model.method.prepare(features, model.normalizer))
+        for image, features in read:
+            model.take(image, features)
             kept.append(image)
-        if not kept:
-            raise InvalidInputError(f"none of the {len(intake.skipped)} images can be used: {intake.skipped[0][1]}")
-        for label in sorted(set(labels) - {image.label for image in kept}):
-            _logger.warning("class %r is left out: none of its images can be used", label)
-        model.references, model.next_id, model.skipped = References(kept), len(kept), intake.skipped
-        model.method.finish(model.references, progress)
+        check_used(kept, labels, intake.skipped)
+        model.finish(kept, intake.skipped, progress)
         return model
+
+    def take(self, image: Reference, features: ImageFeatures) -> None:
+        """The next labeled image of a fit. Where a normalizer is to be learned, it waits until all are there."""
+        self.feature_kind = features.kind
+        if self.descriptor.normalization is not None and self.method.needs_normalizer:
+            self._waiting.append((image, features))
+        else:
+            self.method.add(image, self.method.prepare(features, None))
+
+    def finish(self, images: list[Reference], skipped: list[tuple[str, str]], progress: Progress) -> None:
+        """All labeled images of a fit are there."""
+        learned_from = [features for _, features in self._waiting if features.descriptors.dtype != np.uint8]
+        if learned_from:
+            assert self.descriptor.normalization is not None
+            self.normalizer = self.descriptor.normalization.learn(learned_from)
+        for image, features in self._waiting:
+            self.method.add(image, self.method.prepare(features, self.normalizer))
+        self._waiting = []
+        self.references, self.next_id, self.skipped = References(images), images[-1].id + 1, skipped
+        self.method.finish(self.references, progress)
+
+    @property
+    def min_descriptors(self) -> int:
+        """How many descriptors it must hold for a search."""
+        return self.method.min_descriptors()
+
+    @property
+    def reads_with(self) -> Descriptor | list[Descriptor]:
+        """What images are read with."""
+        return self.descriptor
 
     def check_incremental(self) -> None:
         """Raise unless images can be added to, and taken from, the model."""
@@ -132,6 +153,10 @@ class Model:
             self.method.add(image, self.method.prepare(features, self.normalizer))
         self._end_change(change.after, len(change), progress)
 
+    def compact(self, *, full: bool, progress: Progress) -> None:
+        """Rebuild what is outgrown; with ``full`` also drop what is left of removed images."""
+        self.method.compact(full=full, progress=progress)
+
     def _end_change(self, after: References, n_changes: int, progress: Progress) -> None:
         self.references = after
         self.next_id = max(self.next_id, after[-1].id + 1)
@@ -146,6 +171,13 @@ class Model:
         list of (id in the other, id in this one)
             The images left out because their content is here already.
         """
+        self.check_same(other)
+        fresh, duplicates = self.new_references(other)
+        self.absorb_as(other, fresh, progress)
+        return duplicates
+
+    def check_same(self, other: Model) -> None:
+        """Raise unless the images of another model can be taken in as they are there."""
         if not self.method.is_incremental:
             raise InvalidInputError(
                 f"models of method {self.settings.method!r} cannot be merged; fit one on the images of both."
@@ -166,21 +198,32 @@ class Model:
                 "models to merge must have learned the same center and components of their descriptors; "
                 "fit one model on the images of both."
             )
-        images = list(self.references)
-        known = {image.digest: image.id for image in images if image.digest is not None}
+
+    def new_references(self, other: Model) -> tuple[dict[int, Reference], list[tuple[int, int]]]:
+        """The images of another model under new ids, by those they have there; and as of :meth:`absorb`."""
+        known = {image.digest: image.id for image in self.references if image.digest is not None}
+        fresh: dict[int, Reference] = {}
         duplicates = []
-        self.method.resume()
-        for place, image in enumerate(other.references):
+        for image in other.references:
             if image.digest in known:
                 duplicates.append((image.id, known[image.digest]))
-                continue
-            images.append(Reference(self.next_id, image.name, image.label, image.n_descriptors, image.digest))
-            self.method.absorb(other.method, place, images[-1])
-            self.next_id += 1
-            progress("merging", place + 1, len(other.references))
+            else:
+                fresh[image.id] = replace(image, id=self.next_id + len(fresh), batch=0)
+        self.next_id += len(fresh)
+        return fresh, duplicates
+
+    def absorb_as(self, other: Model, fresh: dict[int, Reference], progress: Progress) -> None:
+        """Take in images of another model, as the references that their ids there stand for."""
+        images = list(self.references)
+        self.method.resume()
+        for place, image in enumerate(other.references):
+            if image.id in fresh:
+                images.append(replace(fresh[image.id], n_descriptors=image.n_descriptors))
+                self.method.absorb(other.method, place, images[-1])
+                progress("merging", place + 1, len(other.references))
+        n_new = len(images) - len(self.references)
         self.snapshot = None
-        self._end_change(References(images), len(other.references) - len(duplicates), progress)
-        return duplicates
+        self._end_change(References(images), n_new, progress)
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 
@@ -257,9 +300,11 @@ class Model:
         assert self.calibration is not None
         return self.calibration.false_accept_rates(scores)
 
-    def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
+    def held_out_scores(
+        self, progress: Progress = no_progress, rows: Sequence[int] | None = None
+    ) -> NDArray[np.float64] | None:
         """The scores of each reference as if it was not known, or None where the method cannot tell."""
-        return self.method.held_out_scores(progress)
+        return self.method.held_out_scores(progress, rows)
 
     def unknown_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
         """The scores of each reference as if its class was not known, or None where the method cannot tell."""
@@ -273,8 +318,6 @@ class Model:
         self, held_out: ArrayLike | None = None, *, unknown: bool = False, progress: Progress = no_progress
     ) -> None:
         """Learn the temperature, and with ``unknown`` what rejecting goes by, from scores of the references."""
-        from lnbnn.model.calibration import Calibration, fit_temperature  # few models are calibrated
-
         found = self.held_out_scores(progress) if held_out is None else held_out
         if found is None:
             raise InvalidInputError(
@@ -291,9 +334,22 @@ class Model:
         used = can_be_held_out(places)
         if not used.any():
             raise InvalidInputError("calibration needs a class with at least two images; every class has one.")
-        temperature = fit_temperature((scores / self.score_scales()[:, None])[used], places[used])
-        self.calibration = Calibration(temperature, self.unknown_prominence(progress) if unknown else None)
+        self.calibrate_by((scores / self.score_scales()[:, None])[used], places[used])
+        if unknown:
+            assert self.calibration is not None
+            self.calibration = replace(self.calibration, unknown_prominence=self.unknown_prominence(progress))
         self.n_changes = 0
+
+    def calibrate_by(self, scaled: NDArray[np.float64], places: NDArray[np.int64]) -> None:
+        """Learn the temperature from scores, divided by what belongs to the image, of images that were held out."""
+        from lnbnn.model.calibration import Calibration, fit_temperature
+
+        self.calibration = Calibration(fit_temperature(scaled, places))
+
+    def calibrated(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log-probabilities of scores that were divided by what belongs to the image."""
+        assert self.calibration is not None
+        return self.calibration.log_proba(scaled)
 
     def unknown_prominence(self, progress: Progress = no_progress) -> NDArray[np.float64]:
         """How far the best class stands out for each reference with its class left out."""
@@ -322,19 +378,23 @@ class Model:
             "method": self.settings.method,
             "params": self.plain_params(),
             "is_incremental": self.method.is_incremental,
-            "min_descriptors": self.method.min_descriptors(),
-            "features": list(self.feature_kind),
+            "min_descriptors": self.min_descriptors,
+            "features": self.feature_kind,
             **image_fields(self._indexed()),
             "next_id": self.next_id,
             "n_indexed": self.references.n_descriptors,
             "n_changes": self.n_changes,
             **network_fields(self.descriptor),
-            **calibration_fields(self.calibration),
+            **self.learned_fields(),
         }
+
+    def learned_fields(self) -> dict[str, Any]:
+        """What the manifest says of what calibrating learns."""
+        return calibration_fields(self.calibration)
 
     def _indexed(self) -> list[Reference]:
         """The references as they are once the model is written: all of them among its indexed files."""
-        return [Reference(i.id, i.name, i.label, i.n_descriptors, i.digest) for i in self.references]
+        return [replace(image, batch=0) for image in self.references]
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model as a folder; see ``docs/model-format.md``."""
@@ -355,12 +415,13 @@ class Model:
     def open(cls, settings: Any, descriptor: Descriptor, snapshot: Snapshot) -> Self:
         """The model of an open folder."""
         model = cls(settings, descriptor)
-        n_dims, dtype = snapshot.manifest["features"]
-        model.feature_kind = (int(n_dims), str(dtype))
+        model.feature_kind = snapshot.manifest["features"]
         warm_up = threading.Thread(target=descriptor.warm_up)  # while the files are read
         warm_up.start()
         try:
-            if descriptor.normalization is not None and model.method.needs_normalizer:  # 8-bit descriptors are used as they are
+            if (
+                descriptor.normalization is not None and model.method.needs_normalizer
+            ):  # 8-bit descriptors are used as they are
                 from lnbnn.descriptors.normalization import Normalizer
 
                 model.normalizer = Normalizer.load(snapshot.data)
@@ -431,3 +492,11 @@ class Model:
             "settings": self.plain_params(),
             "classes": classes,
         }
+
+
+def check_used(kept: Sequence[Reference], labels: Sequence[Any], skipped: list[tuple[str, str]]) -> None:
+    """Raise if a fit can use no image; say which classes are left out."""
+    if not kept:
+        raise InvalidInputError(f"none of the {len(skipped)} images can be used: {skipped[0][1]}")
+    for label in sorted(set(labels) - {image.label for image in kept}):
+        _logger.warning("class %r is left out: none of its images can be used", label)

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
-from lnbnn.features import ImageFeatures
 from lnbnn.model.intake import Intake
 from lnbnn.reading.extraction import ImageLike, Progress, no_progress
 from lnbnn.reading.store import FeatureStore
@@ -31,9 +30,9 @@ class ReferenceEditor:
     min_descriptors : int
         How many descriptors must be left.
     descriptor : callable
-        Gives the descriptor that images are read with.
-    feature_kind : (int, str), optional
-        Length and type that descriptors must have.
+        Gives the descriptor that images are read with, or those of a fusion.
+    feature_kind : list, optional
+        Length and type that descriptors must have; of a fusion one per descriptor.
 
     Attributes
     ----------
@@ -49,8 +48,8 @@ class ReferenceEditor:
         next_id: int,
         *,
         min_descriptors: int,
-        descriptor: Callable[[], Descriptor],
-        feature_kind: tuple[int, str] | None = None,
+        descriptor: Callable[[], Descriptor | Sequence[Descriptor]],
+        feature_kind: list[Any] | None = None,
     ) -> None:
         self._images = {image.id: image for image in images}
         self._before = list(self._images.values())
@@ -58,7 +57,7 @@ class ReferenceEditor:
         self._descriptor = descriptor
         self._feature_kind = feature_kind
         self.next_id = next_id
-        self.added: dict[int, ImageFeatures] = {}
+        self.added: dict[int, Any] = {}
         self.n_changes = 0
         self.skipped: list[tuple[str, str]] = []
         self.doubles: list[tuple[str, int]] = []
@@ -100,10 +99,9 @@ class ReferenceEditor:
             )
         )
         for _, features in found:
-            kind = (features.n_dims, features.descriptors.dtype.name)
-            if self._feature_kind is not None and kind != self._feature_kind:
+            if self._feature_kind is not None and features.kind != self._feature_kind:
                 raise InvalidInputError(
-                    f"the model's descriptors are {self._feature_kind}; got {kind[1]} of length {kind[0]}."
+                    f"the model's descriptors have length and type {self._feature_kind}; got {features.kind}."
                 )
         for image, features in found:
             self._images[image.id], self.added[image.id] = image, features

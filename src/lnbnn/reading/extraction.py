@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.features import ImageFeatures
+from lnbnn.features import ImageFeatures, JointFeatures
 from lnbnn.files.images import open_bytes
 
 if TYPE_CHECKING:
@@ -47,36 +47,56 @@ def no_progress(stage: str, done: int, total: int) -> None:
     """The progress of who does not ask for any."""
 
 
-def features_of(image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None) -> ImageFeatures:
-    """The features of one image; read from the store, or extracted and put there."""
+def features_of(
+    image: ImageLike, descriptor: Descriptor | Sequence[Descriptor], store: FeatureStore | None = None
+) -> Any:
+    """The features of one image; read from the store, or extracted and put there. As of :func:`read_features`."""
     return read_features(image, descriptor, store, needs_digest=False)[0]
 
 
 def read_features(
-    image: ImageLike, descriptor: Descriptor, store: FeatureStore | None = None, *, needs_digest: bool = True
-) -> tuple[ImageFeatures, str]:
-    """The features of one image, and the SHA-256 of its content if needed; a file is read once for both."""
+    image: ImageLike,
+    descriptor: Descriptor | Sequence[Descriptor],
+    store: FeatureStore | None = None,
+    *,
+    needs_digest: bool = True,
+) -> tuple[Any, str]:
+    """The features of one image, and the SHA-256 of its content if needed; a file is read once for all.
+
+    They are :class:`~lnbnn.features.ImageFeatures`; with several descriptors, even one in a list,
+    :class:`~lnbnn.features.JointFeatures`.
+    """
+    descriptors = [descriptor] if isinstance(descriptor, Descriptor) else list(descriptor)
     if isinstance(image, ImageFeatures | np.ndarray):
-        features = image if isinstance(image, ImageFeatures) else descriptor.extract(image)
-        return features, content_digest(image) if needs_digest else ""
-    if not isinstance(image, str | os.PathLike):
+        found = [image if isinstance(image, ImageFeatures) else one.extract(image) for one in descriptors]
+        digest = content_digest(image) if needs_digest else ""
+    elif isinstance(image, str | os.PathLike):
+        found, digest = _read_file(image, descriptors, store, needs_digest)
+    else:
         raise InvalidInputError(f"an image must be a path, an array or ImageFeatures; got {type(image).__name__}.")
-    stored = picture = None
-    with open_bytes(image) as data:
+    return found[0] if isinstance(descriptor, Descriptor) else JointFeatures(tuple(found)), digest
+
+
+def _read_file(
+    path: str | os.PathLike[str], descriptors: list[Descriptor], store: FeatureStore | None, needs_digest: bool
+) -> tuple[list[ImageFeatures], str]:
+    stored: list[ImageFeatures | None] = [None] * len(descriptors)
+    pictures: list[Any] = [None] * len(descriptors)
+    with open_bytes(path) as data:
         digest = hashlib.sha256(data).hexdigest() if needs_digest or store is not None else ""
-        if store is not None:
-            key = store.key(digest, descriptor)
-            stored = store.get(key)
-        if stored is None:
-            picture = descriptor.decode(data, name=str(image))
+        for place, descriptor in enumerate(descriptors):
+            if store is not None:
+                stored[place] = store.get(store.key(digest, descriptor))
+            if stored[place] is None:
+                pictures[place] = descriptor.decode(data, name=str(path))
         del data  # the file is not needed any more
-    if picture is None:
-        assert stored is not None
-        return stored, digest
-    features = descriptor.extract(picture)
-    if store is not None:
-        store.put(key, features)
-    return features, digest
+    found = []
+    for descriptor, known, picture in zip(descriptors, stored, pictures, strict=True):
+        features = descriptor.extract(picture) if known is None else known
+        if store is not None and known is None:
+            store.put(store.key(digest, descriptor), features)
+        found.append(features)
+    return found, digest
 
 
 def content_digest(image: NDArray[np.generic] | ImageFeatures) -> str:
@@ -90,14 +110,14 @@ def content_digest(image: NDArray[np.generic] | ImageFeatures) -> str:
 
 def iter_read(
     images: Iterable[ImageLike],
-    descriptor: Descriptor,
+    descriptor: Descriptor | Sequence[Descriptor],
     *,
     n_jobs: int | None = None,
     store: FeatureStore | None = None,
-) -> Iterator[tuple[ImageFeatures, str] | ImageReadError]:
+) -> Iterator[tuple[Any, str] | ImageReadError]:
     """Features and digests of many images, in order; a file that cannot be read gives its error as a value."""
 
-    def work(image: ImageLike) -> tuple[ImageFeatures, str] | ImageReadError:
+    def work(image: ImageLike) -> tuple[Any, str] | ImageReadError:
         try:
             return read_features(image, descriptor, store)
         except ImageReadError as error:
