@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from synthetic import make_features
 from sklearn.linear_model import Ridge
+from synthetic import make_features
 
 from lnbnn import load
 from lnbnn.classifiers.trained import PooledRidge
