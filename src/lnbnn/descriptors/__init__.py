@@ -82,6 +82,6 @@ def distinct(descriptors: Sequence[Descriptor]) -> tuple[list[Descriptor], list[
     for descriptor in descriptors:
         settings = {k: v for k, v in descriptor.settings().items() if k not in descriptor.learnt_settings}
         keys.append(repr((descriptor.name, settings)))
-    first = {key: descriptor for key, descriptor in zip(reversed(keys), reversed(descriptors), strict=True)}
+    first = dict(zip(reversed(keys), reversed(descriptors), strict=True))
     order = list(dict.fromkeys(keys))
     return [first[key] for key in order], [order.index(key) for key in keys]

@@ -221,7 +221,7 @@ class PooledRegression(Method):
         return self._regression
 
     def _products(self, ids: list[int], rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """:meth:`Regression.products_of` the vectors of these images, from those before the change if they are known."""
+        """:meth:`Regression.products_of` the vectors of these images, from those before a change if they are known."""
         before, known = self._kept
         is_dual = len(ids) <= rows.shape[1]
         new = sorted({*ids} - {*before})

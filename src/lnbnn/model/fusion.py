@@ -397,7 +397,7 @@ class FusionModel(Model):
         return params
 
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says of the fusion; each of its models has a manifest of its own, of when it was written."""
+        """What the manifest says of the fusion; each model has one of its own, of when it was written."""
         return {
             "lnbnn_version": __version__,
             "method": FUSION,
