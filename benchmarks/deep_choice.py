@@ -144,10 +144,7 @@ def matched(
     index.build()
     k, n_classes = choice["n_neighbors"], int(truth.max()) + 1
     n_found = 4 * k if choice["hubs"] == "cell mean" else k + 1
-    found = [
-        index.search(rows, n_found, leave_out=ids_of_image(number, len(references[number])))
-        for number, rows in enumerate(queries)
-    ]
+    found = neighbors(index, queries, n_found, max(map(len, references)))
     if choice["hubs"] == "cell mean":
         found = rescaled(found, k)
     totals = []
@@ -161,6 +158,20 @@ def matched(
         totals.append(scores / weights.sum())
     scores = np.stack(totals)
     return without_class_means(scores, truth) if choice["hubs"] == "class mean" else scores
+
+
+def neighbors(index: Any, queries: Rows, n: int, n_own: int) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """The n nearest cells of other images for the cells of each: searched together, which FAISS does faster."""
+    found = []
+    for first in range(0, len(queries), 64):
+        some = queries[first : first + 64]
+        distances, ids = index.search(np.concatenate(some), n + n_own)
+        asking = np.repeat(np.arange(first, first + len(some)), list(map(len, some)))
+        order = np.argsort(image_of_id(ids) == asking[:, None], axis=1, kind="stable")[:, :n]
+        ends = np.cumsum(list(map(len, some)))[:-1]
+        nearest = (np.split(np.take_along_axis(array, order, 1), ends) for array in (distances, ids))
+        found += zip(*nearest, strict=True)
+    return found
 
 
 WEIGHTS: dict[str, Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]] = {
