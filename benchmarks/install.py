@@ -65,4 +65,4 @@ def tabulate(results: Results) -> str:
     return table("what | packages | MB to download | MB on disk | s to unpack", rows)
 
 
-EXPERIMENT = benchmark(globals(), plan=parts_over("install", compute, timed=True), dataset="")
+EXPERIMENT = benchmark(globals(), plan=parts_over("install", compute, timed=True), dataset="", source="")
