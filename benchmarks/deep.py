@@ -24,6 +24,8 @@ from lnbnn.lab.parts import accuracy, truth_of
 from lnbnn.params import preset_params
 from lnbnn.reading.extraction import features_of
 
+NETWORK = "EfficientNet-Lite2"
+FORMER_NETWORK = "EfficientNet-Lite0"  # of records that do not say which
 DEEP = preset_params("deep")
 FUSED: Settings = {  # Local NBNN on two layers, of which one sees a larger picture, and SVMs on the pooled last one
     "cells": ["local-nbnn", DEEP],
@@ -128,11 +130,13 @@ def summarize(settings: Settings, outcomes: Outcomes) -> Results:
         "accuracy_mean": {row: round(statistics.mean(of), 2) for row, of in rows.items()},
         "accuracy_sd": {row: round(statistics.stdev(of), 2) if len(of) > 1 else None for row, of in rows.items()},
         "splits": list(splits.values()),
+        "network": NETWORK,
     }
 
 
 def tabulate(results: Results) -> str:
-    return table("on EfficientNet-Lite0 | accuracy, %", [[name, cell] for name, cell in _cells(results).items()])
+    rows = [[name, cell] for name, cell in _cells(results).items()]
+    return table(f"on {results.get('network', FORMER_NETWORK)} | accuracy, %", rows)
 
 
 def _cells(results: Results) -> dict[str, str]:
@@ -144,18 +148,19 @@ def _cells(results: Results) -> dict[str, str]:
 def render(read: Callable[[str], Any]) -> str:
     """The table of the docs: records of all methods and of one, with 15 and with 30 images."""
     columns: dict[int, dict[str, str]] = {}
-    times, n_splits = [], set()
+    times, n_splits, networks = [], set(), set()
     for n_images in (15, 30):
         for part in ("", "fused-", "kernel-"):
             if (record := read(f"deep-{part}{n_images}")) is not None:
                 columns[n_images] = columns.get(n_images, {}) | _cells(record.results)
                 splits = record.results["splits"]
                 n_splits.add(len(splits))
+                networks.add(record.results.get("network", FORMER_NETWORK))
                 times += [split.get("parts", {}).get("cells", split)["cpu_ms_an_image"] for split in splits if not part]
     names = dict.fromkeys(name for column in columns.values() for name in column)
     rows = [[name, *(column.get(name, "") for column in columns.values())] for name in names]
     whole, search = (statistics.median(time[part] for time in times) for part in ("all", "search"))
-    return table(" | ".join(["on EfficientNet-Lite0", *(f"{n} images" for n in columns)]), rows) + (
+    return table(" | ".join([f"on {' or '.join(sorted(networks))}", *(f"{n} images" for n in columns)]), rows) + (
         f"\nCaltech 101, mean per-class accuracy in %, {' or '.join(map(str, sorted(n_splits)))} splits, up to 15 test "
         f"images a class. With local-nbnn an image takes {whole:.0f} ms of CPU time, file and network included, "
         f"{search:.1f} ms of them to search.\n"

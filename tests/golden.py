@@ -41,6 +41,7 @@ INDEXES = {
     "flann": ("flann", {}),
 }
 DESCRIPTORS = ("dense-sift", "root-sift", "keypoint-sift", "deep")
+SINCE = {"deep": "deep-small"}  # what descriptors of the record are called now
 SMALL = {"bin_sizes": [4, 6], "step_px": 8, "longest_side": 96}
 
 
@@ -82,7 +83,7 @@ def make(method, descriptor="dense-sift", index="exact"):
     name, changes = METHODS[method]
     kind = kind_of(name)
     given = {
-        "descriptor": descriptor,
+        "descriptor": SINCE.get(descriptor, descriptor),
         "descriptor_params": SMALL if descriptor in ("dense-sift", "root-sift") else None,
         "index": INDEXES[index][0],
         "index_params": INDEXES[index][1],

@@ -38,6 +38,8 @@ def descriptor(request, network_file):
     examples = {
         "deep": ("deep", {"longest_side": 64}),
         "deep@": ("deep@stage5", {"longest_side": 64, "n_components": 16}),
+        "deep-small": ("deep-small", {"longest_side": 64}),
+        "deep-small@": ("deep-small@stage5", {"longest_side": 64, "n_components": 16}),
         "onnx:": (f"onnx:{network_file}", {}),
     }
     return make_descriptor(*examples.get(request.param, (request.param, {"longest_side": 96})))

@@ -161,7 +161,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "query_budget": 1000,
         "stop_confidence": 0.9,
     },
-    # The cells of a small network: for everyday photos. Needs the extra lnbnn[deep].
+    # The cells of a small network: for everyday photos.
     "deep": {"descriptor": "deep", "n_neighbors": 20},
 }
 """Named settings of Local NBNN: points between accuracy and speed."""

@@ -54,7 +54,7 @@ _MAX_LISTED = 20
 # ---- arguments and options ------------------------------------------------------------------------------------------
 
 DESCRIPTOR_NAMES = ", ".join(
-    {"deep@": "deep@LAYER", "onnx:": "onnx:PATH[@OUTPUT]", "timm:": "timm:MODEL[@LAYER]"}.get(name, name)
+    {"onnx:": "onnx:PATH[@OUTPUT]", "timm:": "timm:MODEL[@LAYER]"}.get(name, name + "LAYER" * name.endswith("@"))
     for name in DESCRIPTORS
 )
 """What can be given as a descriptor, for the help."""

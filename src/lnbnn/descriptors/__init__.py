@@ -25,8 +25,10 @@ DESCRIPTORS = {
     "dense-sift": "lnbnn.descriptors.dense_sift:DenseSIFT",
     "root-sift": "lnbnn.descriptors.root_sift:RootSIFT",
     "keypoint-sift": "lnbnn.descriptors.keypoint_sift:KeypointSIFT",
-    "deep": "lnbnn.descriptors.lite0:Lite0",
-    "deep@": "lnbnn.descriptors.lite0:Lite0",
+    "deep": "lnbnn.descriptors.lite:EfficientNetLite",
+    "deep@": "lnbnn.descriptors.lite:EfficientNetLite",
+    "deep-small": "lnbnn.descriptors.lite:EfficientNetLite",
+    "deep-small@": "lnbnn.descriptors.lite:EfficientNetLite",
     "onnx:": "lnbnn.descriptors.onnx_network:OnnxNetwork",
     "timm:": "lnbnn.descriptors.timm_network:TimmNetwork",
 }

