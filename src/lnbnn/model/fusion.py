@@ -98,6 +98,7 @@ class FusionModel(Model):
         self.calibration: Calibration | None = None
         self.snapshot: Snapshot | None = None
         self.next_id, self.n_changes = first.next_id, 0
+        self.choice: dict[str, Any] | None = None
         self.shares_ids = True
         self._held_out: HeldOut | Snapshot | None = None
 
@@ -241,7 +242,7 @@ class FusionModel(Model):
             self._held_out = self._look_up([self.references[row].id for row in rows], progress)
         else:
             self._held_out = self._given(held_out)
-        places, used = self._places(self.held_out.ids)
+        places, used = self.places_of(self.held_out.ids)
         if not used.any():
             raise InvalidInputError("calibration needs a class with at least two images; every class has one.")
         for member, scores in zip(self.members, self.held_out.scores, strict=True):
@@ -260,15 +261,23 @@ class FusionModel(Model):
                     scores[place, rows[key]] = scaled[own]
         return HeldOut([image.id for image in self.references], self.references.classes.tolist(), scores)
 
-    def _places(self, ids: list[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def places_of(self, ids: list[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The classes of images, and which have another of their class."""
         rows = {image.id: row for row, image in enumerate(self.references)}
         wanted = [rows[number] for number in ids]
         return self.references.places[wanted], can_be_held_out(self.references.places)[wanted]
 
+    def held_out_log_probas(self) -> list[NDArray[np.float64]]:
+        """The log-probabilities of each model for the images of ``held_out``; all equal where it has no descriptors."""
+        unsure = -np.log(len(self.references.classes))
+        return [
+            np.where(np.isnan(scores), unsure, member.calibrated(np.nan_to_num(scores)))
+            for member, scores in zip(self.members, self.held_out.scores, strict=True)
+        ]
+
     def _learned_weights(self) -> NDArray[np.float64]:
         """From the images that every model has, if their class has others."""
-        places, used = self._places(self.held_out.ids)
+        places, used = self.places_of(self.held_out.ids)
         used = used & ~np.isnan(self.held_out.scores[:, :, 0]).any(axis=0)
         if not used.any():
             return np.full(len(self.members), 1.0 / len(self.members))
@@ -411,6 +420,7 @@ class FusionModel(Model):
             "members": [name for name, _ in self.settings.estimators],
             **self.learned_fields(),
             "n_changes": self.n_changes,
+            **({} if self.choice is None else {"choice": self.choice}),
         }
 
     def learned_fields(self) -> dict[str, Any]:
@@ -459,6 +469,7 @@ class FusionModel(Model):
             raise ValueError(f"weights {manifest['weights']}")
         if "images" in manifest:
             self._follow_images(snapshot, progress)
+        self.choice = manifest.get("choice")
         self.weights, self.n_changes = weights, manifest.get("n_changes", 0)
         for member, fields in zip(self.members, manifest.get("member_calibrations", []), strict=False):
             member.calibration = calibration_of(fields)

@@ -166,6 +166,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool] | type, str]] = {
     "members": (_is_names, "a list of names"),
     "weights": (_is_weights, "a list of numbers, none below 0"),
     "member_calibrations": (_is_calibrations, "the calibration of each part"),
+    "choice": (_is_plain, "what was tried, plain values"),
     "superseded": (_is_folders, "a list of names of data folders"),
     "network": (_is_network, "the network's file and the name of its output"),
 }

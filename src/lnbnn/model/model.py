@@ -56,6 +56,8 @@ class Model:
         Length and type of a descriptor.
     next_id, n_changes : int
         The id of the next image; images changed since the fit or the last calibration.
+    choice : dict or None
+        What its method and settings were chosen from, as plain values, if they were chosen.
     skipped : list of (name, reason)
         Images that the last fit or change left out.
     snapshot : Snapshot or None
@@ -73,6 +75,7 @@ class Model:
         self.next_id = self.n_changes = 0
         self.skipped: list[tuple[str, str]] = []
         self.snapshot: Snapshot | None = None
+        self.choice: dict[str, Any] | None = None
         self._waiting: list[tuple[Reference, ImageFeatures]] = []
 
     # ---- learning -----------------------------------------------------------------------------------------------
@@ -386,6 +389,7 @@ class Model:
             "n_changes": self.n_changes,
             **network_fields(self.descriptor),
             **self.learned_fields(),
+            **({} if self.choice is None else {"choice": self.choice}),
         }
 
     def learned_fields(self) -> dict[str, Any]:
@@ -458,6 +462,7 @@ class Model:
         self.next_id = next_id_of(snapshot.manifest, self.references[-1].id, where)
         self.calibration = calibration_of(snapshot.manifest)
         self.n_changes = snapshot.manifest.get("n_changes", 0)
+        self.choice = snapshot.manifest.get("choice")
         self.snapshot = snapshot
 
     def inconsistencies(self) -> list[str]:
@@ -490,6 +495,7 @@ class Model:
             "bytes_on_disk": sum(file.stat().st_size for file in files) if files else None,
             "bytes_in_memory": self.nbytes,
             "settings": self.plain_params(),
+            "choice": self.choice,
             "classes": classes,
         }
 

@@ -1,0 +1,413 @@
+"""The classifier that chooses its methods and settings by itself, on the labeled images, each left out in turn."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lnbnn.classifiers.base import Classifier, settings_class
+from lnbnn.classifiers.fusion import LateFusion
+from lnbnn.classifiers.local_nbnn import LocalNBNN
+from lnbnn.classifiers.trained import PooledRidge
+from lnbnn.descriptors import Descriptor, distinct, make_descriptor
+from lnbnn.errors import InvalidInputError, LnbnnError
+from lnbnn.features import ImageFeatures, JointFeatures
+from lnbnn.model.calibration import fit_fusion_weights, fuse, negative_log_likelihood
+from lnbnn.model.fusion import FusionModel
+from lnbnn.model.intake import Intake
+from lnbnn.model.model import Model
+from lnbnn.model.planning import plan_fit
+from lnbnn.params import check_positive
+from lnbnn.reading.extraction import ImageLike, Progress, no_progress
+from lnbnn.reading.store import FeatureStore
+from lnbnn.references import Reference, References, can_be_held_out, check_labels
+
+__all__ = ["Auto", "Choice", "Trial"]
+
+_logger = logging.getLogger(__name__)
+
+_SECONDS = {"deep": 0.06, "dense-sift": 0.25, "keypoint-sift": 0.16}  # of CPU that trials take per image, about
+_OTHER_SECONDS = 0.3
+_MAX_PER_CLASS = 30  # images of a class that are tried
+_WORTH = 0.01  # a member stays if without it the loss grows by more than this share of it
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One classifier that was tried: its accuracy with each image left out, and its weight in what was taken."""
+
+    name: str
+    accuracy: float
+    loss: float
+    weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was tried, what was taken, and what to expect of it.
+
+    Parameters
+    ----------
+    trials : tuple of Trial
+    n_images, n_classes : int
+        What it was tried on.
+    accuracy : float or None
+        Mean per-class accuracy to expect of new images like these; None where nothing can be said.
+    interval : (float, float) or None
+        Of 95 %.
+    """
+
+    trials: tuple[Trial, ...]
+    n_images: int
+    n_classes: int
+    accuracy: float | None = None
+    interval: tuple[float, float] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The choice as plain values."""
+        trials = [[one.name, round(one.accuracy, 4), round(one.loss, 4), round(one.weight, 4)] for one in self.trials]
+        interval = None if self.interval is None else [round(value, 4) for value in self.interval]
+        accuracy = None if self.accuracy is None else round(self.accuracy, 4)
+        counts = {"n_images": self.n_images, "n_classes": self.n_classes}
+        return {"trials": trials, **counts, "accuracy": accuracy, "interval": interval}
+
+
+@settings_class
+class Auto(Classifier):
+    """Chooses among methods, descriptors and settings, and fuses those that earn their place.
+
+    Each candidate is tried on the labeled images, or on a sample of the classes, with each image left out: Local NBNN
+    on the cells of a network, on dense SIFT and on keypoint SIFT, with several weights of a patch's place, and ridge
+    regression on the mean of the network's cells. Those that make the others better are fused; the fitted model is that
+    :class:`~lnbnn.LateFusion` or, where one is enough, that classifier. The choice depends on the images and the
+    settings alone, not on the time that anything takes.
+
+    Parameters
+    ----------
+    descriptors : list of str, optional
+        The descriptors to try; by default ``deep`` (where its packages are installed), ``dense-sift`` and
+        ``keypoint-sift``.
+    budget : float, default=60.0
+        About how many seconds the trials may take on two cores: it decides how many images they are made on.
+    max_memory : int, optional
+        Bytes that the fit may take: grids are made coarser where they must.
+    n_jobs, random_state
+        As of :class:`~lnbnn.LocalNBNN`.
+
+    Attributes
+    ----------
+    choice_ : Choice
+        What was tried and taken.
+    """
+
+    method: ClassVar[str] = "auto"
+    descriptor: ClassVar[None] = None  # type: ignore[assignment,misc]  # it has several
+    descriptor_params: ClassVar[None] = None  # type: ignore[misc]
+
+    descriptors: list[str] | None = None
+    budget: float = 60.0
+    max_memory: int | None = None
+
+    @property
+    def choice_(self) -> Choice:
+        """What was tried and taken."""
+        return self._choice
+
+    def check_settings(self) -> None:
+        check_positive("budget", self.budget)
+        if self.descriptors is not None:
+            for name in self.descriptors:
+                make_descriptor(name)
+
+    def fit(
+        self,
+        X: Sequence[ImageLike],
+        y: ArrayLike,
+        *,
+        on_error: str = "raise",
+        store: FeatureStore | None = None,
+        progress: Progress = no_progress,
+    ) -> Self:
+        """Choose and fit; parameters as of the other classifiers."""
+        self.check_settings()
+        images = list(X)
+        labels = check_labels(y, len(images))
+        self.model_ = None
+        names = self._descriptor_names()
+        sample = _sample(labels, self._n_tried(names), self.random_state)
+        if not len(sample):
+            self._fit_safely(images, labels, names, on_error=on_error, store=store, progress=progress)
+            return self
+        kept = _KeptFeatures(store)
+        trials = _Trials(self, names)
+        trials.read([images[i] for i in sample], [labels[i] for i in sample], on_error, kept, progress)
+        taken = trials.choose(progress)
+        if len(sample) == len(images):
+            self.model_ = trials.fitted(taken)
+        else:
+            chosen = self._made([(name, trials.candidates[name]) for name in taken])
+            self._keep_within_memory(chosen, images, kept)
+            chosen.fit(images, labels, on_error=on_error, store=kept, progress=progress)
+            self.model_ = chosen.model_
+        if not isinstance(self.model_, FusionModel) and not self.fitted().is_calibrated:
+            self.fitted().calibrate(progress=progress)
+        self._choice = _expected(self.fitted(), trials.choice(taken, self.fitted()))
+        self.fitted().choice = self._choice.as_json()
+        return self
+
+    def _descriptor_names(self) -> list[str]:
+        if self.descriptors is not None:
+            return list(self.descriptors)
+        try:
+            make_descriptor("deep")
+        except LnbnnError as error:
+            _logger.warning("the network is not there (%s); only SIFT is tried", error)
+            return ["dense-sift", "keypoint-sift"]
+        return ["deep", "dense-sift", "keypoint-sift"]
+
+    def _n_tried(self, names: Iterable[str]) -> int:
+        return max(20, int(2.0 * self.budget / sum(_SECONDS.get(name, _OTHER_SECONDS) for name in names)))
+
+    def candidates(self, name: str) -> list[tuple[str, str, Classifier]]:
+        """What is tried on a descriptor: (kind, name, classifier); the best of each kind may be taken."""
+        descriptor = make_descriptor(name)
+        usual = descriptor.location_weight
+        shared: dict[str, Any] = {"descriptor": name, "n_jobs": self.n_jobs, "random_state": self.random_state}
+        is_network = descriptor.normalization is not None
+        weights = (usual, usual / 2.0, 0.0) if usual else (usual,)
+        found: list[tuple[str, str, Classifier]] = []
+        for weight in weights:
+            matching = LocalNBNN(**shared, location_weight=weight, **({"n_neighbors": 20} if is_network else {}))
+            found.append((f"local-nbnn on {name}", f"local-nbnn on {name}, location weight {weight:g}", matching))
+        if is_network:
+            found.append((f"pooled-ridge on {name}", f"pooled-ridge on {name}", PooledRidge(**shared)))
+        return found
+
+    def _made(self, members: list[tuple[str, Classifier]]) -> Classifier:
+        """The classifier of what was taken."""
+        if len(members) == 1:
+            return members[0][1]
+        named = [(f"part{number}", member) for number, (_, member) in enumerate(members, start=1)]
+        return LateFusion(named, n_jobs=self.n_jobs)
+
+    def _keep_within_memory(self, chosen: Classifier, images: Sequence[ImageLike], store: FeatureStore) -> None:
+        """Make the grids of the members coarser where the limit asks for it."""
+        if self.max_memory is None:
+            return
+        members = [member for _, member in chosen.estimators] if isinstance(chosen, LateFusion) else [chosen]
+        left = self.max_memory
+        for member in members:
+            plan = plan_fit(member, images, max_memory=left, store=store)
+            if plan is not None:
+                left -= plan.index_bytes
+                if plan.step_px is not None:
+                    _logger.warning("%s: descriptors every %d pixels, to keep within memory", member, plan.step_px)
+                    member.set_params(descriptor_params={"step_px": plan.step_px})
+
+    def _fit_safely(self, images: list[ImageLike], labels: list[Any], names: list[str], **how: Any) -> None:
+        """Where no image can be left out: Local NBNN on the first descriptor, as it comes."""
+        _logger.warning(
+            "no class has two images to leave one out of, or there is one class only: nothing can be tried, and no "
+            "accuracy can be told; local-nbnn on %s is taken",
+            names[0],
+        )
+        _, _, chosen = self.candidates(names[0])[0]
+        self._keep_within_memory(chosen, images, how["store"])
+        self.model_ = chosen.fit(images, labels, **how).model_
+        self._choice = Choice((), 0, len(set(labels)))
+        self.fitted().choice = self._choice.as_json()
+
+    def plain_params(self, descriptor: Descriptor | None = None) -> dict[str, Any]:
+        """The settings as plain values."""
+        return {"descriptors": self.descriptors, "budget": self.budget, "random_state": self.random_state}
+
+
+class _Trials:
+    """Candidates, fitted on the same sample of images, and their scores of each image left out."""
+
+    def __init__(self, auto: Auto, names: list[str]) -> None:
+        self.auto = auto
+        self.candidates: dict[str, Classifier] = {}
+        self.kind_of: dict[str, str] = {}
+        for name in names:
+            for kind, full_name, classifier in auto.candidates(name):
+                self.candidates[full_name], self.kind_of[full_name] = classifier, kind
+        self.models = {
+            name: Model(one.with_model(None), one.make_descriptor()) for name, one in self.candidates.items()
+        }
+        self.scores: dict[str, NDArray[np.float64]] = {}
+        self.trials: dict[str, Trial] = {}
+        self.references = References()
+        self.skipped: list[tuple[str, str]] = []
+        self._found: list[tuple[Reference, JointFeatures]] = []
+
+    def read(
+        self, images: list[ImageLike], labels: list[Any], on_error: str, store: FeatureStore, progress: Progress
+    ) -> None:
+        descriptors, self.part_of = distinct([model.descriptor for model in self.models.values()])
+        intake = Intake(descriptors)
+        n_jobs = self.auto.n_jobs
+        read = intake.read(
+            images, labels, first_id=0, on_error=on_error, n_jobs=n_jobs, store=store, progress=progress
+        )
+        self._found = list(read)
+        if not self._found:
+            raise InvalidInputError(f"none of the {len(images)} images can be used: {intake.skipped[0][1]}")
+        self.references = References(image for image, _ in self._found)
+        self.skipped = intake.skipped
+
+    def choose(self, progress: Progress) -> list[str]:
+        """Names of the candidates that are taken."""
+        for number, name in enumerate(self.models):
+            progress("trying", number, len(self.models))
+            self._try(name, number)
+        progress("trying", len(self.models), len(self.models))
+        best: dict[str, str] = {}
+        for name, trial in self.trials.items():
+            kind = self.kind_of[name]
+            if kind not in best or trial.loss < self.trials[best[kind]].loss:
+                best[kind] = name
+        taken = list(best.values())
+        loss = self._fused_loss(taken)
+        while len(taken) > 1:  # without which is it best?
+            rest = {name: self._fused_loss([other for other in taken if other != name]) for name in taken}
+            least = min(rest, key=lambda name: rest[name])
+            if rest[least] > loss * (1.0 + _WORTH):
+                break
+            taken.remove(least)
+            loss = min(loss, rest[least])
+        return taken
+
+    def _try(self, name: str, number: int) -> None:
+        model, part = self.models[name], self.part_of[number]
+        own = []
+        for image, joint in self._found:
+            if len(joint.parts[part]):
+                own.append(replace(image, n_descriptors=len(joint.parts[part])))
+                model.take(own[-1], joint.parts[part])
+        if not own or {image.label for image in own} != {image.label for image, _ in self._found}:
+            return  # it sees nothing in some class
+        if sum(image.n_descriptors for image in own) <= 2 * model.min_descriptors:
+            return
+        model.finish(own, [], no_progress)
+        scores = model.held_out_scores()
+        assert scores is not None
+        fusion = FusionModel(LateFusion([]), [model])
+        fusion.references = self.references
+        fusion.learn()
+        scaled = fusion.held_out.scores[0]
+        places, used = self.references.places, can_be_held_out(self.references.places)
+        unsure = np.full(scaled.shape[1], -np.log(scaled.shape[1]))
+        log_proba = np.where(np.isnan(scaled), unsure, model.calibrated(np.nan_to_num(scaled)))
+        self.scores[name] = log_proba
+        accuracy = _accuracies(log_proba[used], places[used]).mean()
+        self.trials[name] = Trial(name, float(accuracy), negative_log_likelihood(log_proba[used], places[used]))
+
+    def _fused_loss(self, names: list[str]) -> float:
+        used = can_be_held_out(self.references.places)
+        places = self.references.places[used]
+        log_probas = [self.scores[name][used] for name in names]
+        return negative_log_likelihood(fuse(log_probas, fit_fusion_weights(log_probas, places)), places)
+
+    def fitted(self, taken: list[str]) -> Model:
+        """The model of what was taken, made of those that were tried: it was tried on all images."""
+        models = [self.models[name] for name in taken]
+        if len(models) == 1:
+            models[0].skipped = self.skipped
+            return models[0]
+        settings = self.auto._made([(name, self.candidates[name]) for name in taken])
+        fusion = FusionModel(settings, models)
+        fusion.references, fusion.next_id = self.references, self.references[-1].id + 1
+        fusion.skipped = self.skipped
+        fusion.learn()
+        return fusion
+
+    def choice(self, taken: list[str], model: Model) -> Choice:
+        weights = model.weights.tolist() if isinstance(model, FusionModel) else [1.0]
+        given = dict(zip(taken, weights, strict=True))
+        trials = tuple(replace(trial, weight=given.get(name, 0.0)) for name, trial in self.trials.items())
+        return Choice(trials, len(self.references), len(self.references.classes))
+
+
+class _KeptFeatures(FeatureStore):
+    """The features of the images that were tried, in memory; others are looked for in the user's store, if any."""
+
+    def __init__(self, store: FeatureStore | None) -> None:
+        self._store = store
+        self._kept: dict[str, ImageFeatures] = {}
+
+    def get(self, key: str) -> ImageFeatures | None:
+        if key in self._kept:
+            return self._kept.pop(key)
+        return None if self._store is None else self._store.get(key)
+
+    def put(self, key: str, features: ImageFeatures) -> None:
+        self._kept[key] = features
+        if self._store is not None:
+            self._store.put(key, features)
+
+
+def _sample(labels: list[Any], n_most: int, seed: int) -> list[int]:
+    """Places of the images to try on: whole classes drawn at random, those that have two images at least.
+
+    Empty where nothing can be tried: fewer than two such classes.
+    """
+    by_class: dict[Any, list[int]] = {}
+    for place, label in enumerate(labels):
+        by_class.setdefault(label, []).append(place)
+    usable = sorted(label for label, places in by_class.items() if len(places) > 1)
+    if len(by_class) < 2 or not usable:
+        return []
+    if len(labels) <= n_most and all(len(places) <= _MAX_PER_CLASS for places in by_class.values()):
+        return list(range(len(labels)))
+    rng = np.random.default_rng(seed)
+    found: list[int] = []
+    for label in [usable[i] for i in rng.permutation(len(usable))]:
+        places = by_class[label]
+        drawn = rng.permutation(len(places))[:_MAX_PER_CLASS]
+        if len(found) + len(drawn) > n_most and len({labels[i] for i in found}) >= 2:
+            break
+        found += [places[i] for i in drawn]
+    return sorted(found)
+
+
+def _accuracies(log_proba: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of each class that is there."""
+    right = (log_proba.argmax(axis=1) == places).astype(np.float64)
+    counts = np.bincount(places)
+    return np.bincount(places, right)[counts > 0] / counts[counts > 0]
+
+
+def _expected(model: Model, choice: Choice) -> Choice:
+    """The choice with the accuracy to expect: of images left out, by weights learned without them."""
+    if isinstance(model, FusionModel):
+        places, used = model.places_of(model.held_out.ids)
+        log_probas = [one[used] for one in model.held_out_log_probas()]
+        places = places[used]
+        fused = np.empty_like(log_probas[0])
+        folds = np.arange(len(places)) % _FOLDS
+        for fold in range(_FOLDS):
+            held, rest = folds == fold, folds != fold
+            if held.any() and rest.any():
+                weights = fit_fusion_weights([one[rest] for one in log_probas], places[rest])
+                fused[held] = fuse([one[held] for one in log_probas], weights)
+    else:
+        scores = model.held_out_scores()
+        assert scores is not None
+        used = can_be_held_out(model.references.places)
+        fused, places = scores[used], model.references.places[used]
+    accuracies = _accuracies(fused, places)
+    mean, n = float(accuracies.mean()), len(places)
+    z = NormalDist().inv_cdf(0.975)
+    spread = z * float(accuracies.std(ddof=1)) / np.sqrt(len(accuracies)) if len(accuracies) > 1 else 1.0
+    center = (mean + z * z / (2 * n)) / (1 + z * z / n)  # Wilson's, of all images together
+    half = z / (1 + z * z / n) * np.sqrt(mean * (1 - mean) / n + z * z / (4 * n * n))
+    low, high = min(center - half, mean - spread), max(center + half, mean + spread)
+    return replace(choice, accuracy=mean, interval=(max(0.0, float(low)), min(1.0, float(high))))
