@@ -86,8 +86,11 @@ def hostile(tmp_path_factory, save_texture):
 
 
 def lines_of(outcome):
-    """The lines of stdout: every letter printable, nothing on stderr."""
-    assert (outcome.code, outcome.err) == (0, "")
+    """The lines of stdout: every letter printable; on stderr nothing but that images are the model's own."""
+    assert outcome.code == 0
+    for line in outcome.err.split("\n"):
+        assert line.isprintable()
+        assert line.startswith(("in the model already: ", "warning: ")) or not line
     lines = outcome.out.split("\n")
     assert all(line.isprintable() for line in lines)
     assert lines.pop() == ""
@@ -363,7 +366,29 @@ def test_evaluate_json_has_the_promised_keys(swapped, model, run):
     assert result["mean_per_class_accuracy"] == 0.25
     assert (result["n_images"], result["n_skipped"]) == (3, 0)
     assert result["seconds"] > 0
-    assert outcome.err == "not in the model, so every image of them counts as wrong: unknown\n"
+    names = [str(swapped / name) for name in ("rows/a.png", "rows/b.png", "unknown/c.png")]
+    assert [image["path"] for image in result["in_model"]] == names
+    assert [image["model_label"] for image in result["in_model"]] == ["rows", "columns", "rows"]
+    assert (result["n_in_model"], result["mean_per_class_accuracy_without_them"]) == (3, None)
+    first, *_, last = outcome.err.splitlines()
+    assert first == "not in the model, so every image of them counts as wrong: unknown"
+    assert f"in the model already: {names[1]} (image 3, labeled columns there)" in outcome.err
+    assert last.startswith("warning: 3 of 3 images are in the model itself (same content), so 25.00 % says little")
+    assert last.endswith("no image is new.")
+
+
+def test_evaluate_without_the_images_that_the_model_knows(photos, model, tmp_path, run):
+    (tmp_path / "queries" / "rows").mkdir(parents=True)
+    shutil.copy(photos / "rows" / "photo_0.png", tmp_path / "queries" / "rows" / "known.png")
+    shutil.copy(photos / "columns" / "photo_0.png", tmp_path / "queries" / "rows" / "new.png")
+    with open(tmp_path / "queries" / "rows" / "new.png", "ab") as file:
+        file.write(b"\0")  # the same picture, other bytes
+    outcome = run("evaluate", model, tmp_path / "queries", "-o", tmp_path / "out")
+    assert "mean per-class accuracy 50.00 %" in outcome.out
+    assert "without the 1 image that is in the model: 0.00 %  (1 images, 1 classes)" in outcome.out
+    assert "1 of 2 images is in the model itself (same content), so 50.00 %" in outcome.err
+    assert "without it 0.00 %." in outcome.err
+    assert "new.png" not in outcome.err
 
 
 def test_evaluate_csv_and_table(swapped, model, run):

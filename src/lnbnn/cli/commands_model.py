@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lnbnn.cli.console import (
+    MAX_LISTED,
     Cache,
     Format,
     Images,
@@ -127,8 +128,10 @@ def evaluate(
 ) -> None:
     """Classify labeled images and say how many answers are right.
 
-    The figure is the mean of the per-class accuracies: every class counts the same. With --format json, one object with
-    "mean_per_class_accuracy" (0 to 1), "per_class", "n_images" and "seconds".
+    The figure is the mean of the per-class accuracies: every class counts the same. Images whose content is in the
+    model are named, and the figure is given without them too: a model knows its own images. With --format json, one
+    object with "mean_per_class_accuracy" (0 to 1), "per_class", "n_images", "seconds", "n_in_model", "in_model" and
+    "mean_per_class_accuracy_without_them" (null if no image is new).
     """
     from lnbnn.classifiers import load
     from lnbnn.files.outputs import check_folder
@@ -166,6 +169,26 @@ def evaluate(
         save_figure(confusion_figure(result), output / "confusion.png")
         note(f"confusion matrix: {output / 'confusion.csv'}, {output / 'confusion.png'}")
     report_skipped(result.skipped, len(data))
+    _warn_of_known(result)
+
+
+def _warn_of_known(result: Evaluation) -> None:
+    """Name the test images that the model holds, and say how much they hide."""
+    if not result.known:
+        return
+    shown = result.known[:MAX_LISTED]
+    for image in shown:
+        other = "" if image.model_label == image.label else f", labeled {image.model_label} there"
+        note(f"in the model already: {image.name} (image {image.image_id}{other})")
+    if len(result.known) > len(shown):
+        note(f"in the model already: ... and {len(result.known) - len(shown)} more")
+    new = result.without_known()
+    are, them = ("is", "it") if len(result.known) == 1 else ("are", "them")
+    figure = "no image is new" if new is None else f"without {them} {100 * new.mean_per_class_accuracy:.2f} %"
+    note(
+        f"warning: {len(result.known)} of {result.n_images} images {are} in the model itself (same content), so "
+        f"{100 * result.mean_per_class_accuracy:.2f} % says little about new images; {figure}."
+    )
 
 
 def _print_summary(result: Evaluation) -> None:
@@ -176,6 +199,14 @@ def _print_summary(result: Evaluation) -> None:
         f"mean per-class accuracy {100 * result.mean_per_class_accuracy:.2f} %  "
         f"({result.n_images} images, {len(result.labels)} classes, {result.seconds:.1f} s)"
     )
+    if result.known:
+        images = "1 image that is" if len(result.known) == 1 else f"{len(result.known)} images that are"
+        new, them = result.without_known(), f"the {images} in the model"
+        if new is None:
+            say(f"without {them}: none left, so nothing is known about new images")
+        else:
+            figure = f"{100 * new.mean_per_class_accuracy:.2f} %"
+            say(f"without {them}: {figure}  ({new.n_images} images, {len(new.labels)} classes)")
 
 
 def explain(

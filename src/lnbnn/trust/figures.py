@@ -56,11 +56,13 @@ def confusion_figure(evaluation: Evaluation) -> Figure:
             axes.text(column, row, count, ha="center", va="center", color=shade, fontsize=8)
     axes.set_xlabel("answer")
     axes.set_ylabel("true class")
-    axes.set_title(
-        f"mean per-class accuracy {100 * evaluation.mean_per_class_accuracy:.1f} %  "
-        f"({evaluation.n_images} images, {len(evaluation.labels)} classes)",
-        fontsize=11,
-    )
+    title = f"mean per-class accuracy {100 * evaluation.mean_per_class_accuracy:.1f} %  "
+    title += f"({evaluation.n_images} images, {len(evaluation.labels)} classes)"
+    if evaluation.known:
+        new = evaluation.without_known()
+        figure_of_new = "no image is new" if new is None else f"without: {100 * new.mean_per_class_accuracy:.1f} %"
+        title += f"\n{len(evaluation.known)} of the images are in the model itself; {figure_of_new}"
+    axes.set_title(title, fontsize=11)
     figure.colorbar(picture, ax=axes, label="share of the class's images", shrink=0.6)
     return figure
 
