@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +34,8 @@ from lnbnn.escaping import json_text
 if TYPE_CHECKING:
     from lnbnn.trust.audit import Audit
     from lnbnn.trust.evaluation import Evaluation
+    from lnbnn.trust.evidence import Evidence
+    from lnbnn.trust.matches import PhotoMatches
 
 __all__ = ["audit", "evaluate", "explain", "info", "predict"]
 
@@ -219,31 +222,78 @@ def explain(
     against: Annotated[
         str | None, typer.Option(help="Show what speaks for the class against this one.", show_default=False)
     ] = None,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A folder that the labeled photos are in now; several: repeated. Default: where they were.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Annotated[Format, typer.Option(help="How to print it (csv: the labeled photos).")] = Format.table,
     trust_network: TrustNetwork = False,
 ) -> None:
-    """Draw where in an image the evidence for an answer lies.
+    """Draw where in an image the evidence for an answer lies, and which labeled photos it comes from.
 
     lnbnn explain model photo.jpg -o why.png
 
     lnbnn explain model photo.jpg -o why.png --label cat --against dog
+
+    With --format json, one object with "label", "against", "ranking", "support", "photos" (all that spoke, with their
+    "share") and "pairs" (the patches that are drawn).
     """
     from lnbnn.classifiers import load
-    from lnbnn.files.images import read_bytes
+    from lnbnn.files.images import decode, read_bytes
     from lnbnn.files.outputs import check_file
     from lnbnn.trust.evidence import explain as explain_image
-    from lnbnn.trust.figures import evidence_figure, save_figure
+    from lnbnn.trust.figures import explanation_figure, save_figure
+    from lnbnn.trust.matches import match_photos
 
     if output.suffix.lower() not in {".png", ".pdf", ".svg", ".jpg"}:
         raise typer.BadParameter(f"expected a name that ends in .png, .pdf, .svg or .jpg; got {output.name!r}")
     check_file(output)
     classifier = load(model, trust_network=trust_network)
-    picture = classifier.descriptor_.decode(read_bytes(image), name=str(image))
+    data = read_bytes(image)
+    picture = classifier.descriptor_.decode(data, name=str(image))
     evidence = explain_image(classifier, image, label=label, against=against)
+    drawn = match_photos(evidence.matches, evidence.photos[:4], folders=images or [])
     answer = evidence.ranking[0][0]
-    save_figure(evidence_figure(picture, evidence, title=f"{image.name}    answer: {answer}"), output)
+    figure = explanation_figure(
+        picture,
+        evidence,
+        drawn,
+        color_picture=decode(data, max(picture.shape[:2]), color=True, name=str(image)),
+        title=f"{image.name}    answer: {answer}",
+    )
+    save_figure(figure, output)
+    _print_evidence(evidence, drawn, output, format)
+    if evidence.itself is not None:
+        note(f"the image is in the model itself (image {evidence.itself.id}, same content), and matches itself")
+    missing = [found.photo.image.name for found in drawn if found.picture is None]
+    for name in missing:
+        note(f"not found, or not what it was: {name}")
+    if missing:
+        note(
+            f"{len(missing)} of {len(drawn)} labeled photos are not drawn; name the folder they are in: --images FOLDER"
+        )
+
+
+def _print_evidence(evidence: Evidence, drawn: Sequence[PhotoMatches], output: Path, format: Format) -> None:
+    photos, answer = evidence.photos, evidence.ranking[0][0]
+    if format is Format.json:
+        pairs = [pair for found in drawn for pair in found.as_json()]
+        print_json({"answer": answer, **evidence.as_json(), "pairs": pairs, "output": str(output)})
+        return
+    rows = [(p.image.id, p.image.label, p.share, p.support, p.n_patches, p.image.name) for p in photos]
+    if format is Format.csv:
+        print_csv([["id", "label", "share", "support", "n_patches", "path"], *rows])
+        return
     n_for = int((evidence.support > 0).sum())
     versus = "" if evidence.against is None else f" rather than {evidence.against}"
     say(f"{output}: answer {answer}; {n_for:,} of {len(evidence.support):,} patches speak for {evidence.label}{versus}")
+    listed = [(i, label, f"{100 * share:.1f} %", n, name) for i, label, share, _, n, name in rows[:MAX_LISTED]]
+    print_table(["id", "label", "share of the evidence", "patches", "labeled photo"], listed)
+    if len(rows) > MAX_LISTED:
+        say(f"... and {len(rows) - MAX_LISTED} more labeled photos (--format json or csv: all)")
 
 
 def info(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import os
 import time
 from collections.abc import Sequence
@@ -17,9 +16,9 @@ from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.escaping import csv_cell
 from lnbnn.files.atomic import atomic_path
-from lnbnn.files.images import open_bytes
-from lnbnn.reading.extraction import ImageLike, Progress, content_digest, no_progress
+from lnbnn.reading.extraction import ImageLike, Progress, no_progress
 from lnbnn.reading.store import FeatureStore
+from lnbnn.trust.photos import image_digest
 
 __all__ = ["NO_ANSWER", "Evaluation", "KnownImage", "evaluate", "mean_per_class", "write_confusion"]
 
@@ -169,7 +168,7 @@ def evaluate(
         else:
             given = no_answer if answer.label is None else answer.label
             pairs.append((label, columns[given]))
-            same = by_digest.get(_digest(image)) if by_digest else None
+            same = by_digest.get(image_digest(image)) if by_digest else None
             if same is not None:
                 known.append(KnownImage(answer.name, label, given, same.id, same.label))
         progress("classifying", done, len(images))
@@ -181,17 +180,6 @@ def evaluate(
     confusion = np.zeros((len(met), len(answers)), np.int64)
     np.add.at(confusion, ([rows[label] for label, _ in pairs], [column for _, column in pairs]), 1)
     return Evaluation(tuple(met), answers, confusion, seconds, tuple(skipped), tuple(known))
-
-
-def _digest(image: ImageLike) -> str:
-    """The SHA-256 of an image's content, as a model keeps it; empty if the file went away meanwhile."""
-    if not isinstance(image, str | os.PathLike):
-        return content_digest(image)
-    try:
-        with open_bytes(image) as data:
-            return hashlib.sha256(data).hexdigest()
-    except ImageReadError:
-        return ""
 
 
 def mean_per_class(answers: NDArray[np.generic], truth: NDArray[np.generic]) -> float:
