@@ -414,7 +414,10 @@ def test_evaluate_writes_the_confusion_matrix(swapped, model, tmp_path, run):
 def test_explain_draws_the_evidence(photos, model, tmp_path, run):
     path = photos / "rows" / "photo_0.png"
     outcome = run("explain", model, path, "-o", tmp_path / "why.png")
-    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.code == 0
+    assert re.fullmatch(
+        r"the image is in the model itself \(image \d+, same content\), and matches itself\n", outcome.err
+    )
     assert "answer rows; " in outcome.out
     assert "patches speak for rows\n" in outcome.out
     with Image.open(tmp_path / "why.png") as picture:
@@ -424,6 +427,44 @@ def test_explain_draws_the_evidence(photos, model, tmp_path, run):
     assert "answer rows; " in outcome.out
     assert "speak for columns rather than checks\n" in outcome.out
     assert (tmp_path / "other.png").read_bytes() != (tmp_path / "why.png").read_bytes()
+
+
+def test_explain_names_the_labeled_photos(photos, model, tmp_path, run, save_texture):
+    save_texture(tmp_path / "new.png", "rows", seed=77)
+    command = ["explain", model, tmp_path / "new.png", "-o", tmp_path / "why.png"]
+    outcome = run(*command, "--format", "json")
+    assert (outcome.code, outcome.err) == (0, "")
+    (found,) = json_lines(outcome.out)
+    assert (found["answer"], found["label"], found["against"], found["itself"]) == ("rows", "rows", None, None)
+    assert sum(photo["support"] for photo in found["photos"]) == found["support"] == dict(found["ranking"])["rows"]
+    assert sum(photo["share"] for photo in found["photos"]) == pytest.approx(1.0)
+    own = {str(path) for path in (photos / "rows").iterdir()}
+    assert {photo["path"] for photo in found["photos"]} <= own
+    assert all(pair["match"] is not None and pair["path"] in own for pair in found["pairs"])
+    header, *rows = csv_rows(run(*command, "--format", "csv").out)
+    assert header == ["id", "label", "share", "support", "n_patches", "path"]
+    assert [row[5] for row in rows] == [photo["path"] for photo in found["photos"]]
+    table = run(*command).out
+    assert f"│ {100 * found['photos'][0]['share']:.1f} %" in table
+
+
+def test_explain_finds_photos_that_were_moved(photos, model, tmp_path, run, save_texture):
+    save_texture(tmp_path / "new.png", "rows", seed=77)
+    (tmp_path / "empty").mkdir()
+    shutil.copytree(photos, tmp_path / "moved")
+    command = ["explain", model, tmp_path / "new.png", "-o", tmp_path / "why.png", "--format", "json"]
+    outcome = run(*command, "--images", tmp_path / "empty")
+    (found,) = json_lines(outcome.out)
+    assert all(pair["match"] is None for pair in found["pairs"])
+    n_drawn = len({pair["path"] for pair in found["pairs"]})
+    *names, last = outcome.err.splitlines()
+    assert names == [f"not found, or not what it was: {photo['path']}" for photo in found["photos"][:n_drawn]]
+    assert last == (
+        f"{n_drawn} of {n_drawn} labeled photos are not drawn; name the folder they are in: --images FOLDER"
+    )
+    outcome = run(*command, "--images", tmp_path / "moved")
+    assert outcome.err == ""
+    assert all(pair["match"] is not None for pair in json_lines(outcome.out)[0]["pairs"])
 
 
 def test_explain_refuses_what_it_cannot_show(photos, model, tmp_path, run_main):

@@ -257,12 +257,13 @@ def explain(
     evidence = explain_image(classifier, image, label=label, against=against)
     drawn = match_photos(evidence.matches, evidence.photos[:4], folders=images or [])
     answer = evidence.ranking[0][0]
+    known = "" if evidence.itself is None else "    (in the model itself)"
     figure = explanation_figure(
         picture,
         evidence,
         drawn,
         color_picture=decode(data, max(picture.shape[:2]), color=True, name=str(image)),
-        title=f"{image.name}    answer: {answer}",
+        title=f"{image.name}    answer: {answer}{known}",
     )
     save_figure(figure, output)
     _print_evidence(evidence, drawn, output, format)

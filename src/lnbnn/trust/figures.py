@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lnbnn.escaping import plot_text
 from lnbnn.files.atomic import atomic_path
+from lnbnn.references import Reference
 from lnbnn.trust.evaluation import Evaluation
 from lnbnn.trust.evidence import Evidence
 from lnbnn.trust.matches import PhotoMatches
@@ -114,6 +115,7 @@ def explanation_figure(
         _draw_pairs(axes, shown, found, evidence)
     for axes in cards.axes:
         axes.set_axis_off()
+    bars.suptitle("labeled photos by their share", fontsize=9)
     _draw_shares(bars.subplots(), evidence)
     if title:
         figure.suptitle(plot_text(title), fontsize=12, color=_INK)
@@ -152,10 +154,12 @@ def _draw_pairs(axes, picture, found, evidence):  # type: ignore[no-untyped-def]
             ((ax, ay), (aw, ah)), ((bx, by), (_, bh)) = ends
             axes.plot([ax + aw, bx], [ay + ah / 2, by + bh / 2], color=color, solid_capstyle="round", **line)
     photo = found.photo
-    name, label = _short_names([os.path.basename(photo.image.name)], 34)[0], _short_names([photo.image.label])[0]
+    label = _short_names([photo.image.label])[0]
     patches = "1 patch" if photo.n_patches == 1 else f"{photo.n_patches} patches"
     what = f"of the evidence for {label}" if evidence.against is None else f"of all evidence, for {label}"
-    axes.set_title(f"{label}: {name}\n{100 * photo.share:.1f} % {what} ({patches})", fontsize=8.5, color=_INK)
+    axes.set_title(
+        f"{_photo_name(photo.image, 55)}\n{100 * photo.share:.1f} % {what} ({patches})", fontsize=8.5, color=_INK
+    )
 
 
 def _place_picture(axes, picture, left):  # type: ignore[no-untyped-def]
@@ -176,9 +180,11 @@ def _draw_shares(axes, evidence):  # type: ignore[no-untyped-def]
     """The labeled images by what they gave to the evidence; the rest in one bar."""
     photos = evidence.photos
     shown, rest = photos[:_MAX_PHOTOS], photos[_MAX_PHOTOS:]
-    names = [os.path.basename(photo.image.name) for photo in shown]
-    texts = [f"{label}: {name}" for label, name in zip((p.image.label for p in shown), names, strict=True)]
-    texts = _short_names(texts, 30)
+    texts = [_photo_name(photo.image, 32) for photo in shown]
+    texts = [
+        text if texts.count(text) == 1 else f"image {photo.image.id}: {text}"
+        for text, photo in zip(texts, shown, strict=True)
+    ]
     shares = [100 * photo.share for photo in shown]
     colors = [_AGAINST if photo.image.label == evidence.against else _FOR for photo in shown]
     if rest:
@@ -189,11 +195,10 @@ def _draw_shares(axes, evidence):  # type: ignore[no-untyped-def]
     for row, share in enumerate(shares):
         axes.text(share, row, f" {share:.1f} %", va="center", fontsize=7.5, color=_INK)
     axes.set_yticks(range(len(texts)), texts, fontsize=7.5)
-    axes.invert_yaxis()
+    axes.set_ylim(max(len(texts), 6) - 0.5, -0.5)
     axes.set_xticks([])
-    axes.margins(x=0.2)
+    axes.margins(x=0.25)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
-    axes.set_title("labeled photos by their share of the evidence", fontsize=9)
 
 
 def _draw_patches(axes, picture, evidence, n_patches):  # type: ignore[no-untyped-def]
@@ -251,6 +256,12 @@ def _draw_ranking(axes, evidence):  # type: ignore[no-untyped-def]
     axes.set_xticks([])
     axes.spines[["top", "right", "bottom"]].set_visible(False)
     axes.set_title("total evidence of the leading classes", fontsize=9)
+
+
+def _photo_name(image: Reference, length: int) -> str:
+    """Label and file name of a labeled image, without the middle where they are long."""
+    text, n_first = f"{image.label}: {os.path.basename(image.name)}", length // 2
+    return plot_text(text if len(text) <= length else text[: n_first - 1] + "…" + text[n_first - length :])
 
 
 def _short_names(labels: Sequence[object], length: int = 26) -> list[str]:
