@@ -141,7 +141,8 @@ def _draw_pairs(axes, picture, found, evidence):  # type: ignore[no-untyped-def]
     right = _place_picture(axes, found.picture, _BOX + _GAP)
     strongest = max((abs(pair.support) for pair in found.pairs), default=1.0) or 1.0
     halo = [Stroke(linewidth=3.4, foreground="white", alpha=0.9), Normal()]
-    for pair, color in zip(found.pairs, _PAIR_COLORS, strict=False):
+    for number, (pair, color) in enumerate(zip(found.pairs, _PAIR_COLORS, strict=False), 1):
+        at = number / (len(_PAIR_COLORS) + 1)  # of a box's height: lines of patches in one row lie beside each other
         line = {"lw": 1.2 + 0.8 * abs(pair.support) / strongest, "path_effects": halo}
         ends = []
         for patch, (x, y, width, height) in ((pair.query, left), (pair.match, right)):
@@ -152,7 +153,7 @@ def _draw_pairs(axes, picture, found, evidence):  # type: ignore[no-untyped-def]
                 ends.append((corner, size))
         if len(ends) == 2:
             ((ax, ay), (aw, ah)), ((bx, by), (_, bh)) = ends
-            axes.plot([ax + aw, bx], [ay + ah / 2, by + bh / 2], color=color, solid_capstyle="round", **line)
+            axes.plot([ax + aw, bx], [ay + at * ah, by + at * bh], color=color, solid_capstyle="round", **line)
     photo = found.photo
     label = _short_names([photo.image.label])[0]
     patches = "1 patch" if photo.n_patches == 1 else f"{photo.n_patches} patches"

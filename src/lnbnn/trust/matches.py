@@ -24,7 +24,7 @@ from lnbnn.trust.photos import Folders, read_photo
 
 __all__ = ["Matches", "Pair", "Patch", "Photo", "PhotoMatches", "find_matches", "match_photos", "photos_of"]
 
-_OVERLAP = 0.5  # of the smaller of two patches: the weaker one shows nothing new
+_APART = 1.2  # from center to center, in sides: patches that touch show the same thing twice
 _PICTURE_SIDE = 500  # pixels of a labeled image that is drawn
 
 
@@ -222,18 +222,16 @@ def _patch(features: ImageFeatures, row: int) -> Patch:
 
 
 def _apart(pairs: Sequence[Pair], n: int) -> list[Pair]:
-    """The first n pairs of which no two show the same part of the query."""
+    """The first n pairs whose patches in the query do not touch."""
     chosen: list[Pair] = []
     for pair in pairs:
         if len(chosen) == n:
             break
-        if all(_overlap(pair.query, other.query) <= _OVERLAP for other in chosen):
+        if all(_sides_between(pair.query, other.query) >= _APART for other in chosen):
             chosen.append(pair)
     return chosen
 
 
-def _overlap(a: Patch, b: Patch) -> float:
-    """The share of the smaller of two patches that lies in the other."""
-    width = min(a.x + a.width / 2, b.x + b.width / 2) - max(a.x - a.width / 2, b.x - b.width / 2)
-    height = min(a.y + a.height / 2, b.y + b.height / 2) - max(a.y - a.height / 2, b.y - b.height / 2)
-    return max(0.0, width) * max(0.0, height) / max(min(a.width * a.height, b.width * b.height), 1e-12)
+def _sides_between(a: Patch, b: Patch) -> float:
+    """How far the centers of two patches are apart, in mean sides: below 1 they overlap."""
+    return max(2 * abs(a.x - b.x) / (a.width + b.width), 2 * abs(a.y - b.y) / (a.height + b.height))
