@@ -121,6 +121,41 @@ def test_fewer_bits_in_16_are_not_black(tmp_path, name, values, expected):
     assert through_file(tmp_path, Image.fromarray(picture.astype(np.int32)), "32.tif").tolist() == [expected]
 
 
+COLORS_16 = {  # as 16-bit RGB, and what becomes of them
+    "12 bits": ([[0, 2048, 4095], [1024, 3, 4095]], [[0, 128, 255], [64, 0, 255]]),  # 3 * 255 / 4095 = 0.19
+    "14 bits": ([[0, 4096, 16383], [8192, 50, 8192]], [[0, 64, 255], [128, 1, 128]]),  # 50 * 255 / 16383 = 0.78
+    "16 bits": ([[0, 0x1234, 0x4000], [0x8000, 0xFF, 0xFF00]], [[0, 0x12, 0x40], [0x80, 0, 0xFF]]),  # high bytes
+}
+
+
+@pytest.mark.parametrize("bits", COLORS_16)
+@pytest.mark.parametrize("suffix", [".png", ".tiff"])
+@pytest.mark.parametrize("compression", [1, 5])  # TIFF: none, LZW
+@pytest.mark.parametrize("alpha", [False, True])
+def test_fewer_bits_in_16_bit_color(tmp_path, bits, suffix, compression, alpha):
+    values, expected = (np.array([rows]) for rows in COLORS_16[bits])
+    values = values.astype(np.uint16)[:, :, ::-1]  # OpenCV's order
+    if alpha:
+        values = np.dstack([values, np.full(values.shape[:2], 65535, np.uint16)])
+    options = [cv2.IMWRITE_TIFF_COMPRESSION, compression] if suffix == ".tiff" else []
+    data = cv2.imencode(suffix, values, options)[1].tobytes()
+    assert decode(data, color=True).tolist() == expected.tolist()
+    if bits != "16 bits":  # where arrays are rounded
+        rgb = values[:, :, [2, 1, 0, 3] if alpha else [2, 1, 0]]
+        assert to_pixels(rgb, color=True).tolist() == expected.tolist()
+
+
+def test_16_bit_color_by_blocks(monkeypatch):
+    values = np.full((64, 64, 3), 200, np.uint16)
+    values[40:] = 1000
+    values[-1, -1] = 4095
+    data = cv2.imencode(".png", values)[1].tobytes()
+    whole = decode(data, color=True)
+    assert (whole[0, 0, 0], whole[40, 0, 0], whole[-1, -1, 0]) == (12, 62, 255)
+    monkeypatch.setattr(picture_memory, "BLOCK_PIXELS", 1024)
+    assert np.array_equal(decode(data, color=True), whole)
+
+
 def test_12_bits_in_the_blocks_of_a_large_picture(tmp_path, monkeypatch):
     # The largest value, in the last block, decides for all: a block by itself would be scaled as one of 8 or 10 bits.
     picture = np.full((64, 64), 200, np.uint16)

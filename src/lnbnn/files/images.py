@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Any, TypeAlias
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.files import picture_memory
@@ -156,10 +157,17 @@ def _decode_within(
             if picture.width * picture.height > MAX_PIXELS:
                 raise Image.DecompressionBombError
             n_needed = bytes_to_decode(picture, data, at_least, 3 if color else 1)
+            low_bytes = _low_bytes_of(picture)
+            if low_bytes and n_needed + 4 * picture.width * picture.height <= picture_memory.DECODING.n_bytes:
+                n_needed += 4 * picture.width * picture.height
+            else:
+                low_bytes = []
             try:
                 if n_needed > n_bytes:
                     return None, n_needed
                 picture.load()
+                if low_bytes:
+                    _brighten_color(picture, data, low_bytes)
                 turn = _UPRIGHT.get(picture.getexif().get(ExifTags.Base.Orientation, 1))
                 is_small = picture.width * picture.height <= picture_memory.BLOCK_PIXELS
                 make = _pixels_of if is_small else partial(_pixels_by_blocks, at_least=at_least)
@@ -260,6 +268,46 @@ def white_level(largest: int) -> int:
     return next(white for bits in _SIGNIFICANT_BITS if largest <= (white := (1 << bits) - 1))
 
 
+_SWAPPED = {"16B": "16L", "16L": "16B", "16N": "16B" if sys.byteorder == "little" else "16L"}
+
+
+def _low_bytes_of(picture: ImageFile.ImageFile) -> list[Any]:
+    """How to decode the low bytes of a color picture of 16 bits, not yet loaded; empty for all others.
+
+    Of such a picture Pillow gives the high bytes. Told that the bytes stand in the other order, it gives the low ones.
+    """
+    tiles: list[Any] = []
+    for tile in picture.tile:
+        mode, *rest = tile.args if isinstance(tile.args, tuple) else (tile.args,)
+        kind, _, order = str(mode).partition(";")
+        if kind not in ("RGB", "RGBA") or order not in _SWAPPED:
+            return []
+        swapped = f"{kind};{_SWAPPED[order]}"
+        tiles.append(tile._replace(args=(swapped, *rest) if isinstance(tile.args, tuple) else swapped))
+    return tiles
+
+
+def _brighten_color(picture: Image.Image, data: bytes, low_bytes: list[Any]) -> None:
+    """Scale a color picture of fewer than 16 bits, of which Pillow has given the high bytes, in place."""
+    ranges: Any = picture.getextrema()
+    if max(high for _, high in ranges[:3]) >> 6:  # more than 14 bits are used
+        return
+    with Image.open(io.BytesIO(data), formats=list(IMAGE_FORMATS)) as low:
+        low.tile = low_bytes
+        low.load()
+
+        def values(box: tuple[int, int, int, int], band: int) -> NDArray[np.integer]:
+            high_byte, low_byte = (np.asarray(each.crop(box))[:, :, band].astype(np.int32) for each in (picture, low))
+            return high_byte << 8 | low_byte
+
+        white = white_level(max(int(values(box, band).max()) for box in _blocks(*picture.size) for band in range(3)))
+        for box in _blocks(*picture.size):
+            pixels = np.array(picture.crop(box))
+            for band in range(3):
+                pixels[:, :, band] = _scale_to_8_bits(values(box, band), white)
+            picture.paste(Image.fromarray(pixels), box)
+
+
 def _scale_to_8_bits(values: NDArray[Any], full: float) -> NDArray[np.uint8]:
     return (values * (255.0 / full) + 0.5).astype(np.uint8)
 
@@ -278,7 +326,9 @@ def to_pixels(image: NDArray[np.generic], *, color: bool = False) -> NDArray[np.
             "Descriptors already extracted are passed as ImageFeatures."
         )
     if array.dtype == np.uint16:
-        array = _scale_to_8_bits(array, white_level(int(array.max())))
+        colors, alpha = (array, array[..., :0]) if array.ndim == 2 else (array[..., :3], array[..., 3:])
+        colors = _scale_to_8_bits(colors, white_level(int(colors.max())))
+        array = colors if alpha.size == 0 else np.dstack([colors, _scale_to_8_bits(alpha, 65535)])
     elif array.dtype.kind == "f":
         if not np.isfinite(array).all() or array.min() < 0.0 or array.max() > 1.0:
             raise InvalidInputError("a float image must hold values in 0..1; got values outside, NaN or infinity.")
