@@ -797,7 +797,7 @@ LOADED = {  # the heavy libraries that each command may load; a new one would sl
     "predict MODEL PHOTOS --format json": f"{SEARCH} joblib",
     "predict MODEL IMAGE --format json --reject 0.2": f"{SEARCH} joblib scipy.optimize",
     "evaluate MODEL PHOTOS --format json": f"{SEARCH} joblib",
-    "explain MODEL IMAGE -o why.png": f"{SEARCH} matplotlib",
+    "explain MODEL IMAGE -o why.png": f"{SEARCH} matplotlib rich",
     "info MODEL --format json": SEARCH,
     "audit MODEL --format json": f"{SEARCH} joblib",
     "list MODEL": "cv2 PIL rich",
