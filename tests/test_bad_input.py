@@ -271,7 +271,8 @@ def test_a_picture_with_a_name_the_font_lacks_comes_without_a_warning(
     fit(odd_photos, tmp_path / "model")
     outcome = run_main("evaluate", tmp_path / "model", odd_photos, "-o", tmp_path / "out")
     assert outcome.code == 0
-    assert len(outcome.err.splitlines()) == 1
+    others = [line for line in outcome.err.splitlines() if "in the model" not in line]
+    assert len(others) == 1
 
 
 @pytest.mark.parametrize("name", ["[red] car", "a:smile:"])

@@ -15,7 +15,7 @@ from PIL import Image
 from quick import KERNEL_METHODS, NEIGHBOR_METHODS, SIFT_PARAMS, fitted, known, make, queries
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from synthetic import flat_image, grating, grating_set, make_features, small_sift
 
 from lnbnn import DenseSIFT, FeatureStore, load
@@ -286,12 +286,42 @@ def test_progress_is_reported(method):
 def test_query_without_descriptors(method):
     classifier = fitted(method)
     assert classifier.decision_function([flat_image()]).tolist() == [[0.0, 0.0, 0.0]]
-    assert classifier.predict([flat_image()]).tolist() == ["direction 0"]
+    with pytest.warns(UserWarning, match=r"1 of 1 images get no label \(None\): image 0: no descriptors"):
+        assert classifier.predict([flat_image()]).tolist() == [None]
     good = queries()[0][0]
+    with pytest.warns(UserWarning, match=r"1 of 2 images get no label \(None\): image 1: no descriptors"):
+        labels = classifier.predict([good, flat_image()])
+    assert labels.tolist() == ["direction 0", None]
+    with pytest.warns(UserWarning, match="no descriptors"):
+        assert classifier.score([good, flat_image()], ["direction 0", "direction 0"]) == 0.5
+    assert classifier.predict([good]).dtype == classifier.classes_.dtype, "of objects only where one is None"
     answers = list(classifier.iter_answers([flat_image(), good]))
     assert (answers[0].label, answers[0].ranking, answers[0].unreadable) == (None, (), False)
     assert "no descriptors" in answers[0].reason
     assert answers[1].label == "direction 0"
+
+
+def test_files_without_descriptors_are_named(tmp_path):
+    paths = [tmp_path / f"flat {number}.png" for number in range(12)]
+    for path in paths:
+        Image.fromarray(flat_image()).save(path)
+    with pytest.warns(UserWarning, match="12 of 12 images get no label") as caught:
+        assert fitted("local-nbnn").predict(paths).tolist() == [None] * 12
+    (warning,) = caught
+    text = str(warning.message)
+    assert warning.filename == __file__
+    assert all(str(path) in text for path in paths[:10])
+    assert str(paths[10]) not in text
+    assert "and 2 more: no descriptors" in text
+
+
+def test_cross_validation_counts_an_image_without_descriptors_as_wrong():
+    images, labels = grating_set(n_images=4)
+    assert cross_val_score(make("local-nbnn"), images, labels, cv=2, scoring="accuracy").tolist() == [1.0, 1.0]
+    images[0] = flat_image()  # in the first of two parts of six images
+    with pytest.warns(UserWarning, match="1 of 6 images get no label"):
+        found = cross_val_score(make("local-nbnn"), images, labels, cv=2)
+    assert found.tolist() == [5 / 6, 1.0]
 
 
 def test_training_image_without_descriptors_has_no_effect(method):

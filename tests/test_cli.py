@@ -86,8 +86,11 @@ def hostile(tmp_path_factory, save_texture):
 
 
 def lines_of(outcome):
-    """The lines of stdout: every letter printable, nothing on stderr."""
-    assert (outcome.code, outcome.err) == (0, "")
+    """The lines of stdout: every letter printable; on stderr nothing but that images are the model's own."""
+    assert outcome.code == 0
+    for line in outcome.err.split("\n"):
+        assert line.isprintable()
+        assert line.startswith(("in the model already: ", "warning: ")) or not line
     lines = outcome.out.split("\n")
     assert all(line.isprintable() for line in lines)
     assert lines.pop() == ""
@@ -363,7 +366,29 @@ def test_evaluate_json_has_the_promised_keys(swapped, model, run):
     assert result["mean_per_class_accuracy"] == 0.25
     assert (result["n_images"], result["n_skipped"]) == (3, 0)
     assert result["seconds"] > 0
-    assert outcome.err == "not in the model, so every image of them counts as wrong: unknown\n"
+    names = [str(swapped / name) for name in ("rows/a.png", "rows/b.png", "unknown/c.png")]
+    assert [image["path"] for image in result["in_model"]] == names
+    assert [image["model_label"] for image in result["in_model"]] == ["rows", "columns", "rows"]
+    assert (result["n_in_model"], result["mean_per_class_accuracy_without_them"]) == (3, None)
+    first, *_, last = outcome.err.splitlines()
+    assert first == "not in the model, so every image of them counts as wrong: unknown"
+    assert f"in the model already: {names[1]} (image 3, labeled columns there)" in outcome.err
+    assert last.startswith("warning: 3 of 3 images are in the model itself (same content), so 25.00 % says little")
+    assert last.endswith("no image is new.")
+
+
+def test_evaluate_without_the_images_that_the_model_knows(photos, model, tmp_path, run):
+    (tmp_path / "queries" / "rows").mkdir(parents=True)
+    shutil.copy(photos / "rows" / "photo_0.png", tmp_path / "queries" / "rows" / "known.png")
+    shutil.copy(photos / "columns" / "photo_0.png", tmp_path / "queries" / "rows" / "new.png")
+    with open(tmp_path / "queries" / "rows" / "new.png", "ab") as file:
+        file.write(b"\0")  # the same picture, other bytes
+    outcome = run("evaluate", model, tmp_path / "queries", "-o", tmp_path / "out")
+    assert "mean per-class accuracy 50.00 %" in outcome.out
+    assert "without the 1 image that is in the model: 0.00 %  (1 images, 1 classes)" in outcome.out
+    assert "1 of 2 images is in the model itself (same content), so 50.00 %" in outcome.err
+    assert "without it 0.00 %." in outcome.err
+    assert "new.png" not in outcome.err
 
 
 def test_evaluate_csv_and_table(swapped, model, run):
@@ -389,7 +414,10 @@ def test_evaluate_writes_the_confusion_matrix(swapped, model, tmp_path, run):
 def test_explain_draws_the_evidence(photos, model, tmp_path, run):
     path = photos / "rows" / "photo_0.png"
     outcome = run("explain", model, path, "-o", tmp_path / "why.png")
-    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.code == 0
+    assert re.fullmatch(
+        r"the image is in the model itself \(image \d+, same content\), and matches itself\n", outcome.err
+    )
     assert "answer rows; " in outcome.out
     assert "patches speak for rows\n" in outcome.out
     with Image.open(tmp_path / "why.png") as picture:
@@ -399,6 +427,44 @@ def test_explain_draws_the_evidence(photos, model, tmp_path, run):
     assert "answer rows; " in outcome.out
     assert "speak for columns rather than checks\n" in outcome.out
     assert (tmp_path / "other.png").read_bytes() != (tmp_path / "why.png").read_bytes()
+
+
+def test_explain_names_the_labeled_photos(photos, model, tmp_path, run, save_texture):
+    save_texture(tmp_path / "new.png", "rows", seed=77)
+    command = ["explain", model, tmp_path / "new.png", "-o", tmp_path / "why.png"]
+    outcome = run(*command, "--format", "json")
+    assert (outcome.code, outcome.err) == (0, "")
+    (found,) = json_lines(outcome.out)
+    assert (found["answer"], found["label"], found["against"], found["itself"]) == ("rows", "rows", None, None)
+    assert sum(photo["support"] for photo in found["photos"]) == found["support"] == dict(found["ranking"])["rows"]
+    assert sum(photo["share"] for photo in found["photos"]) == pytest.approx(1.0)
+    own = {str(path) for path in (photos / "rows").iterdir()}
+    assert {photo["path"] for photo in found["photos"]} <= own
+    assert all(pair["match"] is not None and pair["path"] in own for pair in found["pairs"])
+    header, *rows = csv_rows(run(*command, "--format", "csv").out)
+    assert header == ["id", "label", "share", "support", "n_patches", "path"]
+    assert [row[5] for row in rows] == [photo["path"] for photo in found["photos"]]
+    table = run(*command).out
+    assert f"│ {100 * found['photos'][0]['share']:.1f} %" in table
+
+
+def test_explain_finds_photos_that_were_moved(photos, model, tmp_path, run, save_texture):
+    save_texture(tmp_path / "new.png", "rows", seed=77)
+    (tmp_path / "empty").mkdir()
+    shutil.copytree(photos, tmp_path / "moved")
+    command = ["explain", model, tmp_path / "new.png", "-o", tmp_path / "why.png", "--format", "json"]
+    outcome = run(*command, "--images", tmp_path / "empty")
+    (found,) = json_lines(outcome.out)
+    assert all(pair["match"] is None for pair in found["pairs"])
+    n_drawn = len({pair["path"] for pair in found["pairs"]})
+    *names, last = outcome.err.splitlines()
+    assert names == [f"not found, or not what it was: {photo['path']}" for photo in found["photos"][:n_drawn]]
+    assert last == (
+        f"{n_drawn} of {n_drawn} labeled photos are not drawn; name the folder they are in: --images FOLDER"
+    )
+    outcome = run(*command, "--images", tmp_path / "moved")
+    assert outcome.err == ""
+    assert all(pair["match"] is not None for pair in json_lines(outcome.out)[0]["pairs"])
 
 
 def test_explain_refuses_what_it_cannot_show(photos, model, tmp_path, run_main):
@@ -731,7 +797,7 @@ LOADED = {  # the heavy libraries that each command may load; a new one would sl
     "predict MODEL PHOTOS --format json": f"{SEARCH} joblib",
     "predict MODEL IMAGE --format json --reject 0.2": f"{SEARCH} joblib scipy.optimize",
     "evaluate MODEL PHOTOS --format json": f"{SEARCH} joblib",
-    "explain MODEL IMAGE -o why.png": f"{SEARCH} matplotlib",
+    "explain MODEL IMAGE -o why.png": f"{SEARCH} matplotlib rich",
     "info MODEL --format json": SEARCH,
     "audit MODEL --format json": f"{SEARCH} joblib",
     "list MODEL": "cv2 PIL rich",

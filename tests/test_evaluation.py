@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.exceptions import NotFittedError
 from synthetic import flat_image, grating_set, make_features, small_sift
 
 from lnbnn import NBNN, LocalNBNN
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.trust.evaluation import NO_ANSWER, Evaluation, evaluate, write_confusion
+from lnbnn.references import References
+from lnbnn.trust.evaluation import NO_ANSWER, Evaluation, KnownImage, evaluate, write_confusion
 
 
 def point(*value):
@@ -68,7 +71,62 @@ def test_figures_as_plain_values(classifier):
         "n_images": 7,
         "n_skipped": 0,
         "seconds": round(result.seconds, 3),
+        "n_in_model": 0,
+        "mean_per_class_accuracy_without_them": pytest.approx(1.25 / 3),
+        "in_model": [],
     }
+
+
+# ---- images that the model holds -------------------------------------------------------------------------------------
+
+
+def test_images_that_are_in_the_model_by_hand(classifier):
+    # Of a: one of the model's images and one that is new and taken for b. Of b: the model's image of c, and a new one.
+    # Of c: the model's image only.
+    images = [point(0, 0), point(90, 0), point(0, 100), point(99, 0), point(0, 100)]
+    result = evaluate(classifier, images, ["a", "a", "b", "b", "c"])
+    assert result.known == (
+        KnownImage("image 0", "a", "a", 0, "a"),
+        KnownImage("image 2", "b", "c", 2, "c"),
+        KnownImage("image 4", "c", "c", 2, "c"),
+    )
+    assert result.per_class == {"a": 0.5, "b": 0.5, "c": 1.0}
+    new = result.without_known()
+    assert new.labels == ("a", "b")
+    assert new.confusion.tolist() == [[0, 1, 0, 0], [0, 1, 0, 0]]
+    assert new.known == ()
+    assert result.confusion.tolist() == [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 0]], "left as it was"
+    figures = result.as_json()
+    assert figures["mean_per_class_accuracy"] == pytest.approx(2 / 3)
+    assert figures["mean_per_class_accuracy_without_them"] == 0.5
+    assert figures["n_in_model"] == 3
+    assert figures["in_model"][1] == {"path": "image 2", "label": "b", "image_id": 2, "model_label": "c"}
+
+
+def test_a_model_asked_about_its_own_images(classifier):
+    result = evaluate(classifier, [point(0, 0), point(100, 0)], ["a", "b"])
+    assert result.mean_per_class_accuracy == 1.0
+    assert result.without_known() is None
+    assert result.as_json()["mean_per_class_accuracy_without_them"] is None
+
+
+def test_a_copy_of_a_file_is_known_under_any_name(tmp_path):
+    images, labels = grating_set()
+    paths = [tmp_path / f"{number}.png" for number in range(len(images))]
+    for path, image in zip(paths, images, strict=True):
+        Image.fromarray(image).save(path)
+    classifier = LocalNBNN(5, descriptor=small_sift(), index="exact", n_jobs=1).fit(paths, labels)
+    copy, other = tmp_path / "copy.png", tmp_path / "other.png"
+    copy.write_bytes(paths[3].read_bytes())
+    Image.fromarray(grating_set(seed=4)[0][2]).save(other)
+    (known,) = evaluate(classifier, [other, copy], [labels[2], labels[3]]).known
+    assert (known.name, known.image_id) == (str(copy), 3)
+
+
+def test_a_model_without_digests_cannot_tell(classifier):
+    model = classifier.fitted()
+    model.references = References(replace(image, digest=None) for image in model.references)
+    assert evaluate(classifier, [point(0, 0)], ["a"]).known == ()
 
 
 def test_labels_given_by_name():

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from lnbnn.features import ImageFeatures
+from lnbnn.references import Reference, References
 from lnbnn.trust.evaluation import Evaluation
 from lnbnn.trust.evidence import Evidence
-from lnbnn.trust.figures import confusion_figure, evidence_figure, save_figure
+from lnbnn.trust.figures import confusion_figure, evidence_figure, explanation_figure, save_figure
+from lnbnn.trust.matches import Matches, match_photos
 
 LABELS = ("$x^2$", r"a\$b", "one $", "\\frac{$", "two\nlines", "\x1b[31m", "caf\udce9", "x" * 30 + "1", "x" * 30 + "2")
 
@@ -50,3 +55,72 @@ def test_names_of_an_evidence_figure(tmp_path, label, against):
     names = [shown(text) for text in figure.axes[2].get_yticklabels()]
     assert len(set(names)) == 2
     assert shown(figure.axes[1].title) == f"evidence for  {names[0]}  against  {names[1]}"
+
+
+# ---- labeled photos --------------------------------------------------------------------------------------------------
+
+
+def explanation(tmp_path, n_photos, against="dog", name="a$b$c"):
+    """Evidence of one patch a photo, the first the strongest; photos of cat and dog by turns, whose files are gone."""
+    n = n_photos
+    features = ImageFeatures(
+        np.zeros((n, 1), np.uint8), np.linspace(0.1, 0.9, 2 * n).reshape(n, 2), np.full(n, 6, np.float32), (90, 60)
+    )
+    labels = ["cat" if against is None or number % 2 == 0 else against for number in range(n)]
+    images = References(Reference(i, f"{tmp_path}/{name}{i}.jpg", labels[i], 1) for i in range(n))
+    sides = np.array([1 if label == "cat" else -1 for label in labels], np.int8)
+    support = sides * np.arange(n, 0, -1.0)
+    ids = np.arange(n, dtype=np.int64) << 20
+    matches = Matches(features, None, images, np.arange(n), ids, support, sides)
+    ranking = (("cat", 2.0), ("dog", 1.0))
+    return Evidence("cat", against, support, np.ones((60, 90)), features, ranking, (matches,))
+
+
+def texts_of(figure):
+    """All texts that are drawn, with their boxes."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    shown = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    hidden = {text for axes in figure.findobj(Axes) if not axes.axison for text in axes.get_xticklabels()}
+    hidden |= {text for axes in figure.findobj(Axes) if not axes.axison for text in axes.get_yticklabels()}
+    return [(text, text.get_window_extent(canvas.get_renderer())) for text in shown if text not in hidden]
+
+
+@pytest.mark.parametrize("n_photos", [1, 2, 4, 30])
+@pytest.mark.parametrize("against", [None, "dog"])
+@pytest.mark.parametrize("name", ["1", "a long name of a photo that goes on and on " * 3])
+def test_no_text_is_cut_or_lies_on_another(tmp_path, n_photos, against, name):
+    evidence = explanation(tmp_path, n_photos, against, name)
+    photos = match_photos(evidence.matches, evidence.photos[:4])
+    figure = explanation_figure(np.zeros((60, 90), np.uint8), evidence, photos, title="photo.jpg    answer: cat")
+    found = texts_of(figure)
+    width, height = figure.canvas.get_width_height()
+    for place, (text, box) in enumerate(found):
+        assert box.x0 >= 0, text
+        assert box.y0 >= 0, text
+        assert box.x1 <= width, text
+        assert box.y1 <= height, text
+        for other, other_box in found[place + 1 :]:
+            assert not box.padded(-1).overlaps(other_box.padded(-1)), (text, other)
+
+
+def test_what_an_explanation_says(tmp_path):
+    # Four photos that gave 4, -3, 2 and -1: of 10 that is 40, 30, 20 and 10 %.
+    evidence = explanation(tmp_path, 4)
+    figure = explanation_figure(
+        np.zeros((60, 90), np.uint8), evidence, match_photos(evidence.matches, evidence.photos[:2])
+    )
+    save_figure(figure, tmp_path / "why.png")
+    drawn = [shown(text) for text, _ in texts_of(figure)]
+    assert "cat: a$b$c0.jpg\n40.0 % of all evidence, for cat (1 patch)" in drawn
+    assert "dog: a$b$c1.jpg\n30.0 % of all evidence, for dog (1 patch)" in drawn
+    assert drawn.count("picture not found") == 2
+    assert [text.strip() for text in drawn if text.startswith(" ")] == ["40.0 %", "30.0 %", "20.0 %", "10.0 %"]
+
+
+def test_many_photos_share_a_bar(tmp_path):
+    # 30 photos gave 30, 29 ... 1, together 465; the 18 after the first twelve 18 + 17 + ... + 1 = 171.
+    evidence = explanation(tmp_path, 30, against=None)
+    drawn = [shown(text) for text, _ in texts_of(explanation_figure(np.zeros((60, 90), np.uint8), evidence, []))]
+    assert "18 more" in drawn
+    assert f" {100 * 171 / 465:.1f} %" in drawn

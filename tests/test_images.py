@@ -101,6 +101,77 @@ def test_mode_16_bit_is_scaled(tmp_path, name):
     assert through_file(tmp_path, Image.fromarray(values), name).tolist() == [[0, 10, 200, 255]]
 
 
+@pytest.mark.parametrize("name", ["x.png", "x.tif"])
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0, 1, 128, 255], [0, 1, 128, 255]),  # 8 bits, the largest number that they hold
+        ([0, 256, 1023], [0, 64, 255]),  # 10 bits: 256 * 255 / 1023 = 63.8
+        ([0, 1024, 1024], [0, 64, 64]),  # one more than 10 bits hold: 12, and 1024 * 255 / 4095 = 63.8
+        ([0, 2048, 4095], [0, 128, 255]),  # 12 bits: 2048 * 255 / 4095 = 127.5, rounded up
+        ([0, 4096, 16383], [0, 64, 255]),  # 14 bits
+        ([0, 8192, 16384], [0, 32, 64]),  # 16 bits, a quarter of white: as it is
+        ([0, 0, 0], [0, 0, 0]),
+    ],
+)
+def test_fewer_bits_in_16_are_not_black(tmp_path, name, values, expected):
+    picture = np.array([values], np.uint16)
+    assert through_file(tmp_path, Image.fromarray(picture), name).tolist() == [expected]
+    assert to_pixels(picture).tolist() == [expected]
+    assert through_file(tmp_path, Image.fromarray(picture.astype(np.int32)), "32.tif").tolist() == [expected]
+
+
+COLORS_16 = {  # as 16-bit RGB, and what becomes of them
+    "12 bits": ([[0, 2048, 4095], [1024, 3, 4095]], [[0, 128, 255], [64, 0, 255]]),  # 3 * 255 / 4095 = 0.19
+    "14 bits": ([[0, 4096, 16383], [8192, 50, 8192]], [[0, 64, 255], [128, 1, 128]]),  # 50 * 255 / 16383 = 0.78
+    "16 bits": ([[0, 0x1234, 0x4000], [0x8000, 0xFF, 0xFF00]], [[0, 0x12, 0x40], [0x80, 0, 0xFF]]),  # high bytes
+}
+
+
+@pytest.mark.parametrize("bits", COLORS_16)
+@pytest.mark.parametrize("suffix", [".png", ".tiff"])
+@pytest.mark.parametrize("compression", [1, 5])  # TIFF: none, LZW
+@pytest.mark.parametrize("alpha", [False, True])
+def test_fewer_bits_in_16_bit_color(tmp_path, bits, suffix, compression, alpha):
+    values, expected = (np.array([rows]) for rows in COLORS_16[bits])
+    values = values.astype(np.uint16)[:, :, ::-1]  # OpenCV's order
+    if alpha:
+        values = np.dstack([values, np.full(values.shape[:2], 65535, np.uint16)])
+    options = [cv2.IMWRITE_TIFF_COMPRESSION, compression] if suffix == ".tiff" else []
+    data = cv2.imencode(suffix, values, options)[1].tobytes()
+    assert decode(data, color=True).tolist() == expected.tolist()
+    if bits != "16 bits":  # where arrays are rounded
+        rgb = values[:, :, [2, 1, 0, 3] if alpha else [2, 1, 0]]
+        assert to_pixels(rgb, color=True).tolist() == expected.tolist()
+
+
+def test_16_bit_color_by_blocks(monkeypatch):
+    values = np.full((64, 64, 3), 200, np.uint16)
+    values[40:] = 1000
+    values[-1, -1] = 4095
+    data = cv2.imencode(".png", values)[1].tobytes()
+    whole = decode(data, color=True)
+    assert (whole[0, 0, 0], whole[40, 0, 0], whole[-1, -1, 0]) == (12, 62, 255)
+    monkeypatch.setattr(picture_memory, "BLOCK_PIXELS", 1024)
+    assert np.array_equal(decode(data, color=True), whole)
+
+
+def test_12_bits_in_the_blocks_of_a_large_picture(tmp_path, monkeypatch):
+    # The largest value, in the last block, decides for all: a block by itself would be scaled as one of 8 or 10 bits.
+    picture = np.full((64, 64), 200, np.uint16)
+    picture[40:] = 1000
+    picture[-1, -1] = 4095
+    monkeypatch.setattr(picture_memory, "BLOCK_PIXELS", 1024)
+    gray = through_file(tmp_path, Image.fromarray(picture), "x.png")
+    assert (gray[0, 0], gray[40, 0], gray[-1, -1]) == (12, 62, 255)  # 255 / 4095 times 200: 12.45; times 1000: 62.3
+
+
+def test_a_format_that_states_its_range_stays_dark(tmp_path):
+    path = tmp_path / "x.pgm"  # values of 0 to 4095 stand for black to white; this picture has no brighter one than 400
+    path.write_bytes(b"P5\n2 1\n4095\n" + np.array([0, 400], ">u2").tobytes())
+    assert read_gray(path).tolist() == [[0, 25]]  # 400 * 255 / 4095 = 24.9
+
+
 def test_mode_16_bit_big_endian(tmp_path):
     header = b"P5\n2 1\n65535\n"
     path = tmp_path / "x.pgm"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -18,12 +19,12 @@ from lnbnn.descriptors import Descriptor, make_descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.features import ImageFeatures
 from lnbnn.methods.base import Method
-from lnbnn.model.answers import Answer
+from lnbnn.model.answers import Answer, no_descriptors
 from lnbnn.model.folder import open_model
 from lnbnn.model.model import Model
 from lnbnn.model.opening import open_snapshot
 from lnbnn.params import check_whole, plain
-from lnbnn.reading.extraction import ImageLike, Progress, no_progress
+from lnbnn.reading.extraction import ImageLike, Progress, name_of, no_progress
 from lnbnn.references import Reference, check_labels
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Classifier", "check_rate", "settings_class"]
 
 _Kind = TypeVar("_Kind")
+_MAX_NAMED = 10  # images in one warning
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
@@ -299,7 +301,7 @@ class Classifier:
         -------
         ndarray of shape (n_images, n_classes)
         """
-        return self._rows(X, 0.0, self.fitted().iter_scores(list(X), store), progress)
+        return self._rows(X, 0.0, self.fitted().iter_scores(list(X), store), progress)[0]
 
     def predict_proba(self, X: Sequence[ImageLike], *, progress: Progress = no_progress) -> NDArray[np.float64]:
         """A probability for each image and class; all equal for an image without descriptors.
@@ -316,7 +318,7 @@ class Classifier:
             np.exp(row[-1]) if isinstance(row, np.ndarray) else row
             for row in model.iter_scores(list(X), log_proba=True)
         )
-        return self._rows(X, 1.0 / len(model.references.classes), found, progress)
+        return self._rows(X, 1.0 / len(model.references.classes), found, progress)[0]
 
     def _rows(
         self,
@@ -324,18 +326,25 @@ class Classifier:
         empty: float,
         found: Iterable[NDArray[np.float64] | ImageReadError | None],
         progress: Progress,
-    ) -> NDArray[np.float64]:
+    ) -> tuple[NDArray[np.float64], list[int]]:
+        """What was found for each image, ``empty`` for one without descriptors; and which those are."""
         result = np.full((len(X), len(self.fitted_classes())), empty)
+        without = []
         for row, entry in enumerate(found):
             if isinstance(entry, ImageReadError):
                 raise entry
-            if entry is not None:
+            if entry is None:
+                without.append(row)
+            else:
                 result[row] = entry
             progress("classifying", row + 1, len(X))
-        return result
+        return result, without
 
     def predict(self, X: Sequence[ImageLike], *, reject: float | None = None) -> NDArray[np.generic]:
         """The class with the highest score; of equal ones the first in ``classes_``.
+
+        An image without descriptors (flat, or too small) gets no label: None, and a ``UserWarning`` that names it. The
+        array is one of objects then, and of the type of ``classes_`` otherwise. To :meth:`score` None is a wrong label.
 
         Parameters
         ----------
@@ -344,12 +353,21 @@ class Classifier:
             of objects. The model must be calibrated for it: ``calibrate(unknown=True)``.
         """
         check_rate(reject)
-        scores = self.decision_function(X)
+        images = list(X)
+        scores, without = self._rows(images, 0.0, self.fitted().iter_scores(images), no_progress)
         labels = self.fitted_classes()[np.argmax(scores, axis=1)]
-        if reject is None:
-            return labels
-        labels = labels.astype(object)
-        labels[self.false_accept_rates(scores) > reject] = None
+        if reject is not None or without:
+            labels = labels.astype(object)
+        if reject is not None:
+            labels[self.false_accept_rates(scores) > reject] = None
+        if without:
+            labels[without] = None
+            names = ", ".join(name_of(images[row], row) for row in without[:_MAX_NAMED])
+            more = f" and {len(without) - _MAX_NAMED} more" if len(without) > _MAX_NAMED else ""
+            warnings.warn(
+                f"{len(without)} of {len(images)} images get no label (None): {no_descriptors(names + more)}",
+                stacklevel=2,
+            )
         return labels
 
     def iter_answers(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lnbnn.cli.console import (
+    MAX_LISTED,
     Cache,
     Format,
     Images,
@@ -32,6 +34,8 @@ from lnbnn.escaping import json_text
 if TYPE_CHECKING:
     from lnbnn.trust.audit import Audit
     from lnbnn.trust.evaluation import Evaluation
+    from lnbnn.trust.evidence import Evidence
+    from lnbnn.trust.matches import PhotoMatches
 
 __all__ = ["audit", "evaluate", "explain", "info", "predict"]
 
@@ -127,8 +131,10 @@ def evaluate(
 ) -> None:
     """Classify labeled images and say how many answers are right.
 
-    The figure is the mean of the per-class accuracies: every class counts the same. With --format json, one object with
-    "mean_per_class_accuracy" (0 to 1), "per_class", "n_images" and "seconds".
+    The figure is the mean of the per-class accuracies: every class counts the same. Images whose content is in the
+    model are named, and the figure is given without them too: a model knows its own images. With --format json, one
+    object with "mean_per_class_accuracy" (0 to 1), "per_class", "n_images", "seconds", "n_in_model", "in_model" and
+    "mean_per_class_accuracy_without_them" (null if no image is new).
     """
     from lnbnn.classifiers import load
     from lnbnn.files.outputs import check_folder
@@ -166,6 +172,26 @@ def evaluate(
         save_figure(confusion_figure(result), output / "confusion.png")
         note(f"confusion matrix: {output / 'confusion.csv'}, {output / 'confusion.png'}")
     report_skipped(result.skipped, len(data))
+    _warn_of_known(result)
+
+
+def _warn_of_known(result: Evaluation) -> None:
+    """Name the test images that the model holds, and say how much they hide."""
+    if not result.known:
+        return
+    shown = result.known[:MAX_LISTED]
+    for image in shown:
+        other = "" if image.model_label == image.label else f", labeled {image.model_label} there"
+        note(f"in the model already: {image.name} (image {image.image_id}{other})")
+    if len(result.known) > len(shown):
+        note(f"in the model already: ... and {len(result.known) - len(shown)} more")
+    new = result.without_known()
+    are, them = ("is", "it") if len(result.known) == 1 else ("are", "them")
+    figure = "no image is new" if new is None else f"without {them} {100 * new.mean_per_class_accuracy:.2f} %"
+    note(
+        f"warning: {len(result.known)} of {result.n_images} images {are} in the model itself (same content), so "
+        f"{100 * result.mean_per_class_accuracy:.2f} % says little about new images; {figure}."
+    )
 
 
 def _print_summary(result: Evaluation) -> None:
@@ -176,6 +202,14 @@ def _print_summary(result: Evaluation) -> None:
         f"mean per-class accuracy {100 * result.mean_per_class_accuracy:.2f} %  "
         f"({result.n_images} images, {len(result.labels)} classes, {result.seconds:.1f} s)"
     )
+    if result.known:
+        images = "1 image that is" if len(result.known) == 1 else f"{len(result.known)} images that are"
+        new, them = result.without_known(), f"the {images} in the model"
+        if new is None:
+            say(f"without {them}: none left, so nothing is known about new images")
+        else:
+            figure = f"{100 * new.mean_per_class_accuracy:.2f} %"
+            say(f"without {them}: {figure}  ({new.n_images} images, {len(new.labels)} classes)")
 
 
 def explain(
@@ -188,31 +222,79 @@ def explain(
     against: Annotated[
         str | None, typer.Option(help="Show what speaks for the class against this one.", show_default=False)
     ] = None,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A folder that the labeled photos are in now; several: repeated. Default: where they were.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Annotated[Format, typer.Option(help="How to print it (csv: the labeled photos).")] = Format.table,
     trust_network: TrustNetwork = False,
 ) -> None:
-    """Draw where in an image the evidence for an answer lies.
+    """Draw where in an image the evidence for an answer lies, and which labeled photos it comes from.
 
     lnbnn explain model photo.jpg -o why.png
 
     lnbnn explain model photo.jpg -o why.png --label cat --against dog
+
+    With --format json, one object with "label", "against", "ranking", "support", "photos" (all that spoke, with their
+    "share") and "pairs" (the patches that are drawn).
     """
     from lnbnn.classifiers import load
-    from lnbnn.files.images import read_bytes
+    from lnbnn.files.images import decode, read_bytes
     from lnbnn.files.outputs import check_file
     from lnbnn.trust.evidence import explain as explain_image
-    from lnbnn.trust.figures import evidence_figure, save_figure
+    from lnbnn.trust.figures import explanation_figure, save_figure
+    from lnbnn.trust.matches import match_photos
 
     if output.suffix.lower() not in {".png", ".pdf", ".svg", ".jpg"}:
         raise typer.BadParameter(f"expected a name that ends in .png, .pdf, .svg or .jpg; got {output.name!r}")
     check_file(output)
     classifier = load(model, trust_network=trust_network)
-    picture = classifier.descriptor_.decode(read_bytes(image), name=str(image))
+    data = read_bytes(image)
+    picture = classifier.descriptor_.decode(data, name=str(image))
     evidence = explain_image(classifier, image, label=label, against=against)
+    drawn = match_photos(evidence.matches, evidence.photos[:4], folders=images or [])
     answer = evidence.ranking[0][0]
-    save_figure(evidence_figure(picture, evidence, title=f"{image.name}    answer: {answer}"), output)
+    known = "" if evidence.itself is None else "    (in the model itself)"
+    figure = explanation_figure(
+        picture,
+        evidence,
+        drawn,
+        color_picture=decode(data, max(picture.shape[:2]), color=True, name=str(image)),
+        title=f"{image.name}    answer: {answer}{known}",
+    )
+    save_figure(figure, output)
+    _print_evidence(evidence, drawn, output, format)
+    if evidence.itself is not None:
+        note(f"the image is in the model itself (image {evidence.itself.id}, same content), and matches itself")
+    missing = [found.photo.image.name for found in drawn if found.picture is None]
+    for name in missing:
+        note(f"not found, or not what it was: {name}")
+    if missing:
+        note(
+            f"{len(missing)} of {len(drawn)} labeled photos are not drawn; name the folder they are in: --images FOLDER"
+        )
+
+
+def _print_evidence(evidence: Evidence, drawn: Sequence[PhotoMatches], output: Path, format: Format) -> None:
+    photos, answer = evidence.photos, evidence.ranking[0][0]
+    if format is Format.json:
+        pairs = [pair for found in drawn for pair in found.as_json()]
+        print_json({"answer": answer, **evidence.as_json(), "pairs": pairs, "output": str(output)})
+        return
+    rows = [(p.image.id, p.image.label, p.share, p.support, p.n_patches, p.image.name) for p in photos]
+    if format is Format.csv:
+        print_csv([["id", "label", "share", "support", "n_patches", "path"], *rows])
+        return
     n_for = int((evidence.support > 0).sum())
     versus = "" if evidence.against is None else f" rather than {evidence.against}"
     say(f"{output}: answer {answer}; {n_for:,} of {len(evidence.support):,} patches speak for {evidence.label}{versus}")
+    listed = [(i, label, f"{100 * share:.1f} %", n, name) for i, label, share, _, n, name in rows[:MAX_LISTED]]
+    print_table(["id", "label", "share of the evidence", "patches", "labeled photo"], listed)
+    if len(rows) > MAX_LISTED:
+        say(f"... and {len(rows) - MAX_LISTED} more labeled photos (--format json or csv: all)")
 
 
 def info(

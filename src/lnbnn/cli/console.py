@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DESCRIPTOR_NAMES",
+    "MAX_LISTED",
     "Cache",
     "DescriptorParams",
     "Force",
@@ -48,7 +49,8 @@ __all__ = [
     "usage_errors",
 ]
 
-_MAX_LISTED = 20
+MAX_LISTED = 20
+"""How many files are named one by one."""
 
 
 # ---- arguments and options ------------------------------------------------------------------------------------------
@@ -159,10 +161,10 @@ def print_csv(rows: Iterable[Sequence[object]]) -> None:
 def report_skipped(skipped: Iterable[tuple[str, str]], total: int) -> None:
     """Name the files that were left out, and count them."""
     skipped = list(skipped)
-    for _, reason in skipped[:_MAX_LISTED]:
+    for _, reason in skipped[:MAX_LISTED]:
         note(f"skipped: {reason}")
-    if len(skipped) > _MAX_LISTED:
-        note(f"skipped: ... and {len(skipped) - _MAX_LISTED} more")
+    if len(skipped) > MAX_LISTED:
+        note(f"skipped: ... and {len(skipped) - MAX_LISTED} more")
     if skipped:
         note(f"{len(skipped)} of {total} images skipped (--strict stops at the first).")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,7 +14,7 @@ from typing import Any, TypeAlias
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.files import picture_memory
@@ -28,6 +30,7 @@ __all__ = [
     "read_gray",
     "resize",
     "to_pixels",
+    "white_level",
 ]
 
 IMAGE_FORMATS = {
@@ -51,7 +54,10 @@ IMAGE_SUFFIXES = frozenset(suffix for suffixes in IMAGE_FORMATS.values() for suf
 
 _MAX_FILE_BYTES = 512 << 20
 
-_Span: TypeAlias = tuple[float, float] | None  # least and greatest value of a picture that has no fixed range
+_SIGNIFICANT_BITS = (8, 10, 12, 14, 16)  # that cameras put into 16
+_STATE_THEIR_RANGE = ("PPM", "JPEG2000")  # Pillow has stretched their values to 16 bits by what the file says
+
+_Span: TypeAlias = tuple[float, float] | None  # the values that become black and white, where they are not 0 and 255
 
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
@@ -98,8 +104,9 @@ def read_gray(path: str | PathLike[str], longest_side: int | None = None) -> NDA
 def decode(data: bytes, at_least: int | None = None, *, color: bool = False, name: str = "image") -> NDArray[np.uint8]:
     """Decode the bytes of a picture file.
 
-    EXIF orientation is applied; transparent pixels are laid on white; 16-bit values are scaled to 8 bits; of an
-    animation the first frame is taken. All threads together take at most 704 MiB: a picture waits for its share.
+    EXIF orientation is applied; transparent pixels are laid on white; 16-bit values are scaled to 8 bits, as
+    :func:`white_level` says; of an animation the first frame is taken. All threads together take at most 704 MiB: a
+    picture waits for its share.
 
     Parameters
     ----------
@@ -150,13 +157,21 @@ def _decode_within(
             if picture.width * picture.height > MAX_PIXELS:
                 raise Image.DecompressionBombError
             n_needed = bytes_to_decode(picture, data, at_least, 3 if color else 1)
+            low_bytes = _low_bytes_of(picture)
+            if low_bytes and n_needed + 4 * picture.width * picture.height <= picture_memory.DECODING.n_bytes:
+                n_needed += 4 * picture.width * picture.height
+            else:
+                low_bytes = []
             try:
                 if n_needed > n_bytes:
                     return None, n_needed
                 picture.load()
+                if low_bytes:
+                    _brighten_color(picture, data, low_bytes)
                 turn = _UPRIGHT.get(picture.getexif().get(ExifTags.Base.Orientation, 1))
                 is_small = picture.width * picture.height <= picture_memory.BLOCK_PIXELS
-                pixels = _pixels_of(picture, color) if is_small else _pixels_by_blocks(picture, at_least, color)
+                make = _pixels_of if is_small else partial(_pixels_by_blocks, at_least=at_least)
+                pixels = make(picture, color=color, span=_span(picture))
                 return pixels if turn is None else np.ascontiguousarray(turn(pixels)), n_needed
             finally:
                 picture.close()
@@ -178,11 +193,10 @@ _UPRIGHT: dict[int, Callable[[NDArray[np.uint8]], NDArray[np.uint8]]] = {
 }
 
 
-def _pixels_by_blocks(picture: Image.Image, at_least: int | None, color: bool) -> NDArray[np.uint8]:
+def _pixels_by_blocks(picture: Image.Image, at_least: int | None, color: bool, span: _Span) -> NDArray[np.uint8]:
     """Those of a large picture, so that no second copy of it is made."""
     width, height = picture.size
     factor = reduction(width * height, max(width, height), at_least)
-    span = _span(picture)
     result = np.empty((-(-height // factor), -(-width // factor), *([3] if color else [])), np.uint8)
     for left, top, right, bottom in _blocks(width, height):
         size = -(-(right - left) // factor), -(-(bottom - top) // factor)
@@ -213,26 +227,85 @@ def _pixels_of(picture: Image.Image, color: bool, span: _Span = None) -> NDArray
 
 
 def _in_8_bits(picture: Image.Image, span: _Span) -> NDArray[np.uint8]:
-    if picture.mode.startswith("I;16"):
-        return _scale_to_8_bits(np.asarray(picture), 65535)
-    low, high = span or _span(picture) or (0.0, 0.0)
-    values = np.asarray(picture, dtype=np.float64)
-    if picture.mode == "I" and low >= 0 and high <= 65535:
-        return _scale_to_8_bits(values, 65535)
-    if not np.isfinite(high - low):
+    black, white = span or _span(picture) or (0.0, 0.0)
+    if not np.isfinite(white - black):
         raise ValueError("the pixels are not finite numbers")
-    return _scale_to_8_bits(np.nan_to_num(values, nan=low) - low, max(high - low, 1e-12))
+    values = np.asarray(picture)
+    if picture.mode.startswith("I;16"):
+        return _scale_to_8_bits(values, white)
+    values = values.astype(np.float64)
+    return _scale_to_8_bits(np.nan_to_num(values, nan=black) - black, max(white - black, 1e-12))
 
 
 def _span(picture: Image.Image) -> _Span:
-    """The range of 32-bit integers, which may hold 16-bit values, or of floats; None for all other pictures."""
-    if picture.mode not in ("I", "F"):
+    """What becomes black and white in a picture of more than 8 bits a pixel; None for all others."""
+    is_16_bit = picture.mode.startswith("I;16")
+    if not is_16_bit and picture.mode not in ("I", "F"):
         return None
+    if picture.format in _STATE_THEIR_RANGE and picture.mode != "F":
+        return 0.0, 65535.0
     low = high = np.nan
     for box in _blocks(*picture.size):
         values = np.asarray(picture.crop(box))
         low, high = np.fmin(low, np.fmin.reduce(values, axis=None)), np.fmax(high, np.fmax.reduce(values, axis=None))
+    if is_16_bit or (picture.mode == "I" and low >= 0 and high <= 65535):
+        return 0.0, float(white_level(int(high)))
     return float(low), float(high)
+
+
+def white_level(largest: int) -> int:
+    """The 16-bit value that becomes white, given the largest in the picture.
+
+    Cameras and microscopes put 10, 12 or 14 bits into 16: taken for 16, such a picture is nearly black. So white is the
+    largest number of 8, 10, 12, 14 or 16 bits, whichever holds the largest value first. A picture of true 16 bits
+    stays as it is unless it is darker than a quarter of white throughout; then it is brightened, by 4, 16, 64 or 256.
+
+    Examples
+    --------
+    >>> [white_level(largest) for largest in (255, 256, 4095, 16383, 16384, 65535)]
+    [255, 1023, 4095, 16383, 65535, 65535]
+    """
+    return next(white for bits in _SIGNIFICANT_BITS if largest <= (white := (1 << bits) - 1))
+
+
+_SWAPPED = {"16B": "16L", "16L": "16B", "16N": "16B" if sys.byteorder == "little" else "16L"}
+
+
+def _low_bytes_of(picture: ImageFile.ImageFile) -> list[Any]:
+    """How to decode the low bytes of a color picture of 16 bits, not yet loaded; empty for all others.
+
+    Of such a picture Pillow gives the high bytes. Told that the bytes stand in the other order, it gives the low ones.
+    """
+    tiles: list[Any] = []
+    for tile in picture.tile:
+        mode, *rest = tile.args if isinstance(tile.args, tuple) else (tile.args,)
+        kind, _, order = str(mode).partition(";")
+        if kind not in ("RGB", "RGBA") or order not in _SWAPPED:
+            return []
+        swapped = f"{kind};{_SWAPPED[order]}"
+        tiles.append(tile._replace(args=(swapped, *rest) if isinstance(tile.args, tuple) else swapped))
+    return tiles
+
+
+def _brighten_color(picture: Image.Image, data: bytes, low_bytes: list[Any]) -> None:
+    """Scale a color picture of fewer than 16 bits, of which Pillow has given the high bytes, in place."""
+    ranges: Any = picture.getextrema()
+    if max(high for _, high in ranges[:3]) >> 6:  # more than 14 bits are used
+        return
+    with Image.open(io.BytesIO(data), formats=list(IMAGE_FORMATS)) as low:
+        low.tile = low_bytes
+        low.load()
+
+        def values(box: tuple[int, int, int, int], band: int) -> NDArray[np.integer]:
+            high_byte, low_byte = (np.asarray(each.crop(box))[:, :, band].astype(np.int32) for each in (picture, low))
+            return high_byte << 8 | low_byte
+
+        white = white_level(max(int(values(box, band).max()) for box in _blocks(*picture.size) for band in range(3)))
+        for box in _blocks(*picture.size):
+            pixels = np.array(picture.crop(box))
+            for band in range(3):
+                pixels[:, :, band] = _scale_to_8_bits(values(box, band), white)
+            picture.paste(Image.fromarray(pixels), box)
 
 
 def _scale_to_8_bits(values: NDArray[Any], full: float) -> NDArray[np.uint8]:
@@ -242,7 +315,7 @@ def _scale_to_8_bits(values: NDArray[Any], full: float) -> NDArray[np.uint8]:
 def to_pixels(image: NDArray[np.generic], *, color: bool = False) -> NDArray[np.uint8]:
     """A gray, or RGB, uint8 image from an array: (h, w) gray, (h, w, 3) RGB or (h, w, 4) RGBA.
 
-    The values are uint8, uint16, bool, or float in 0..1.
+    The values are uint8, uint16 (white is as :func:`white_level` says), bool, or float in 0..1.
     """
     array = np.asarray(image)
     if array.ndim == 3 and array.shape[2] == 1:
@@ -253,7 +326,9 @@ def to_pixels(image: NDArray[np.generic], *, color: bool = False) -> NDArray[np.
             "Descriptors already extracted are passed as ImageFeatures."
         )
     if array.dtype == np.uint16:
-        array = _scale_to_8_bits(array, 65535)
+        colors, alpha = (array, array[..., :0]) if array.ndim == 2 else (array[..., :3], array[..., 3:])
+        colors = _scale_to_8_bits(colors, white_level(int(colors.max())))
+        array = colors if alpha.size == 0 else np.dstack([colors, _scale_to_8_bits(alpha, 65535)])
     elif array.dtype.kind == "f":
         if not np.isfinite(array).all() or array.min() < 0.0 or array.max() > 1.0:
             raise InvalidInputError("a float image must hold values in 0..1; got values outside, NaN or infinity.")

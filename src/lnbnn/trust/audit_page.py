@@ -11,6 +11,7 @@ from lnbnn.escaping import html_text, shell_word
 from lnbnn.files.atomic import atomic_path
 from lnbnn.files.images import jpeg_thumbnail
 from lnbnn.trust.audit import Audit
+from lnbnn.trust.photos import is_inside
 
 __all__ = ["audit_page", "write_audit_page"]
 
@@ -154,17 +155,16 @@ class _Pictures:
     """Small copies of the pictures that lie in given folders, links resolved; counts those it has no copy of."""
 
     def __init__(self, folders: Sequence[str | os.PathLike[str]]) -> None:
-        self._folders = [os.path.realpath(folder) for folder in folders]
+        self._folders = folders
         self.n_missing = 0
 
     def figure(self, name: str, caption: str) -> str:
         try:
-            path = os.path.realpath(name)
-            if not any(os.path.commonpath([folder, path]) == folder for folder in self._folders):
+            if not is_inside(name, self._folders):
                 raise ImageReadError(f"{name}: not in a folder that was named.")
-            data = base64.b64encode(jpeg_thumbnail(path, _SIDE)).decode("ascii")
+            data = base64.b64encode(jpeg_thumbnail(os.path.realpath(name), _SIDE)).decode("ascii")
             picture = f"<img alt='' src='data:image/jpeg;base64,{data}'>"
-        except (ImageReadError, ValueError):  # ValueError: no path at all
+        except ImageReadError:
             self.n_missing += 1
             picture = "picture not found"
         file = html_text(os.path.basename(name))

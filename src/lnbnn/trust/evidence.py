@@ -15,6 +15,9 @@ from lnbnn.methods.matching import MatchingMethod
 from lnbnn.model.fusion import FusionModel
 from lnbnn.model.model import Model
 from lnbnn.reading.extraction import ImageLike
+from lnbnn.references import Reference
+from lnbnn.trust.matches import Matches, Photo, find_matches, photos_of
+from lnbnn.trust.photos import image_digest
 
 __all__ = ["Evidence", "explain", "support_map"]
 
@@ -35,6 +38,11 @@ class Evidence:
         The descriptors the support belongs to; of a fusion only where they lie.
     ranking : tuple of (label, score)
         All classes, best first.
+    matches : tuple of Matches
+        The patches of labeled images that the support comes from, for each model that has patch matches: one, but for
+        a fusion.
+    itself : Reference or None
+        The labeled image of the model that has the same content: it matches itself.
     """
 
     label: Any
@@ -43,6 +51,35 @@ class Evidence:
     map: NDArray[np.float64]
     features: ImageFeatures
     ranking: tuple[tuple[Any, float], ...]
+    matches: tuple[Matches, ...] = ()
+    itself: Reference | None = None
+
+    @property
+    def photos(self) -> tuple[Photo, ...]:
+        """The labeled images that spoke, with what each gave; together the support, up to rounding."""
+        return photos_of(self.matches)
+
+    def as_json(self) -> dict[str, Any]:
+        """Label, ranking and labeled images as plain values."""
+        return {
+            "label": self.label,
+            "against": self.against,
+            "ranking": [list(entry) for entry in self.ranking],
+            "n_patches": len(self.support),
+            "support": float(self.support.sum()),
+            "itself": None if self.itself is None else self.itself.id,
+            "photos": [
+                {
+                    "id": photo.image.id,
+                    "path": photo.image.name,
+                    "label": photo.image.label,
+                    "support": photo.support,
+                    "share": photo.share,
+                    "n_patches": photo.n_patches,
+                }
+                for photo in self.photos
+            ],
+        }
 
 
 def explain(classifier: Classifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
@@ -60,14 +97,14 @@ def explain(classifier: Classifier, image: ImageLike, *, label: Any = None, agai
         features = member.features(image)
         if isinstance(member.method, MatchingMethod):
             features = member.method.query_features(features)
-            parts.append((share, features, member.method.updates_of(member.method.vectors(features))))
+            parts.append((share, features, member.method.updates_of(member.method.vectors(features)), member))
             totals += share * parts[-1][2].totals(len(classes))
         elif len(features):
             totals -= share * member.method.scores(features)
     if not parts:
         method = shares[0][1].settings.method
         raise InvalidInputError(f"method {method!r} has no patch matches to show; use local-nbnn or nbnn.")
-    if not any(len(features) for _, features, _ in parts):
+    if not any(len(features) for _, features, *_ in parts):
         raise InvalidInputError("the picture has no descriptors (flat or too small): there is no evidence to show.")
     ranking = classifier.ranking(0.0 - totals)
     label, against = model.references.named([ranking[0][0] if label is None else label, against])
@@ -75,11 +112,14 @@ def explain(classifier: Classifier, image: ImageLike, *, label: Any = None, agai
     other = None if against is None else _place(classes, against)
     if other == place:
         raise InvalidInputError(f"label and against are the same class, {label!r}; name two.")
-    support = np.concatenate([share * -updates.of_class(place) for share, _, updates in parts])
+    support = np.concatenate([share * -updates.of_class(place) for share, _, updates, _ in parts])
     if other is not None:
-        support = support + np.concatenate([share * updates.of_class(other) for share, _, updates in parts])
-    features = parts[0][1] if len(parts) == 1 else _side_by_side([features for _, features, _ in parts])
-    return Evidence(label, against, support, support_map(features, support), features, ranking)
+        support = support + np.concatenate([share * updates.of_class(other) for share, _, updates, _ in parts])
+    features = parts[0][1] if len(parts) == 1 else _side_by_side([features for _, features, *_ in parts])
+    matches = [find_matches(member, part, updates, place, other, share) for share, part, updates, member in parts]
+    digest = image_digest(image)
+    itself = next((known for known in model.references if digest and known.digest == digest), None)
+    return Evidence(label, against, support, support_map(features, support), features, ranking, tuple(matches), itself)
 
 
 def _side_by_side(parts: list[ImageFeatures]) -> ImageFeatures:
