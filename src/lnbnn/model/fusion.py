@@ -99,7 +99,7 @@ class FusionModel(Model):
     ) -> None:
         """Nothing to do but for ``unknown``: the fit has calibrated the methods and their sum."""
         if unknown:
-            self.calibration = Calibration(None, self.unknown_prominence(progress))
+            self.calibration = Calibration(None, self.unknown_by_class(progress))
 
     def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
         found = [member.held_out_scores(progress) for member in self.members]
@@ -183,12 +183,12 @@ def _log_proba(member: Model, features: ImageFeatures) -> NDArray[np.float64]:
     assert member.calibration is not None
     prepared = member.method.prepare(features, member.normalizer)
     scaled = member.method.scores(prepared) / member.method.score_scale(len(prepared))
-    return member.calibration.log_proba(scaled)
+    return member.calibration.log_softmax(scaled)
 
 
 def _held_out_log_proba(member: Model, scores: NDArray[np.float64]) -> NDArray[np.float64]:
     assert member.calibration is not None
-    return member.calibration.log_proba(scores / member.score_scales()[:, None])
+    return member.calibration.log_softmax(scores / member.score_scales()[:, None])
 
 
 def descriptor_key(descriptor: Descriptor) -> str:
