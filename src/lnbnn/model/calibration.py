@@ -131,12 +131,12 @@ def corrected(log_proba: NDArray[np.floating], confidence: Sequence[float]) -> N
     >>> np.exp(corrected(np.log([[0.8, 0.15, 0.05]]), (0.0, 0.0, np.log(1.5)))).round(3)
     array([[0.6, 0.3, 0.1]])
     """
-    log_proba = np.asarray(log_proba, dtype=np.float64)
-    best, best_log, rest_log = _best_and_rest(log_proba)
-    second = np.partition(log_proba, -2, axis=-1)[..., -2]
+    given: NDArray[np.float64] = np.asarray(log_proba, dtype=np.float64)
+    best, best_log, rest_log = _best_and_rest(given)
+    second = np.partition(given, -2, axis=-1)[..., -2]
     odds = _log_odds(best_log, rest_log, confidence)
     odds = np.maximum(odds, second - rest_log)[..., None]
-    others = log_proba - rest_log[..., None] - np.logaddexp(0.0, odds)
+    others = given - rest_log[..., None] - np.logaddexp(0.0, odds)
     np.put_along_axis(others, best[..., None], -np.logaddexp(0.0, -odds), axis=-1)
     return others
 
