@@ -183,7 +183,7 @@ def state_of(folder):
     assert report.problems == (), report.problems
     manifest = read_manifest(folder)
     held = [(image.id, image.label, image.digest) for image in list_images(folder)]
-    calibration = manifest.get("temperature"), manifest.get("unknown_prominence")
+    calibration = manifest.get("temperature"), manifest.get("unknown_by_class")
     return held, calibration, load(folder).totals(QUERIES).tobytes(), manifest["generation"]
 
 

@@ -27,7 +27,7 @@ IN_SMALL = {  # what a run on a few gratings changes in the quick settings; the 
     "spatial_pyramid": {},
     "unequal": {},
     "unequal_choice": {},
-    "unknown": {"n_known": 3},
+    "unknown": {},
 }
 
 

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from lnbnn.errors import InvalidInputError
 from lnbnn.lab.records import read_record
 from lnbnn.model.calibration import (
+    Calibration,
+    corrected,
     expected_calibration_error,
+    fit_confidence,
     fit_fusion_weights,
     fit_temperature,
     fuse,
@@ -140,6 +143,71 @@ def test_calibration_error_against_a_slow_one():
     assert expected_calibration_error(honest, labels) < 0.5 * expected
 
 
+def test_corrected_answer_by_hand():
+    # p = 0.8 becomes 0.6, and the others share 0.4 instead of 0.2 as before.
+    log_proba = np.log([[0.8, 0.15, 0.05], [0.05, 0.15, 0.8]])
+    assert np.allclose(np.exp(corrected(log_proba, (0.0, 0.0, math.log(1.5)))), [[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]])
+    # 2 log(0.8) - log(0.2) + log(5) = log(16): 16 / 17.
+    found = np.exp(corrected(log_proba, (2.0, 1.0, math.log(5.0))))[0]
+    assert np.allclose(found, [16 / 17, 0.75 / 17, 0.25 / 17])
+    assert np.allclose(corrected(log_proba, (1.0, 1.0, 0.0)), log_proba)
+    assert np.allclose(corrected(log_proba[0], (2.0, 1.0, math.log(5.0))), np.log(found)), "of a single image too"
+
+
+def test_a_corrected_answer_stays_the_answer():
+    # 0.5 asked down to 0.1: the second, which has 4 / 5 of the rest, would pass it. Both get 4 / 9.
+    found = np.exp(corrected(np.log([0.5, 0.4, 0.1]), (0.0, 0.0, math.log(1 / 9))))
+    assert np.allclose(found, [4 / 9, 4 / 9, 1 / 9])
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 10_000), st.floats(0, 3), st.floats(0, 3), st.floats(-5, 5), st.sampled_from([0.1, 3.0, 2000.0]))
+def test_corrected_probabilities_are_probabilities(seed, a, b, c, size):
+    log_proba = log_probabilities(np.random.default_rng(seed).normal(0, size, (20, 4)), 1.0)
+    found = corrected(log_proba, (a, b, c))
+    assert np.allclose(np.exp(found).sum(axis=1), 1.0)
+    rows, best = np.arange(20), log_proba.argmax(axis=1)
+    assert (found[rows, best] >= found.max(axis=1) - 1e-9).all()
+    order = np.argsort(log_proba, axis=1)[:, :-1]
+    assert (np.diff(np.take_along_axis(found, order, axis=1), axis=1) >= 0).all()
+
+
+def test_confidence_repairs_answers_that_are_too_sure():
+    # Answers of probability p are right as often as (0.4 log-odds of p) + 0.5 says.
+    rng = np.random.default_rng(3)
+    before = log_probabilities(rng.normal(0, 3, (6000, 5)), 1.0)
+    sure = np.exp(before.max(axis=1))
+    is_right = rng.uniform(size=6000) < 1 / (1 + np.exp(-(0.4 * np.log(sure / (1 - sure)) + 0.5)))
+    labels = (before.argmax(axis=1) + np.where(is_right, 0, rng.integers(1, 5, 6000))) % 5
+    held_out, later = slice(0, 3000), slice(3000, None)
+    after = corrected(before, fit_confidence(before[held_out], labels[held_out]))
+    gaps = [expected_calibration_error(np.exp(found[later]), labels[later]) for found in (before, after)]
+    assert gaps[1] < 0.02 < 0.05 < gaps[0]
+    sure = after[later].max(axis=1) > math.log(0.9)
+    right = (after[later].argmax(axis=1) == labels[later])[sure].mean()
+    assert np.exp(after[later].max(axis=1)[sure]).mean() == pytest.approx(right, abs=0.015)
+
+
+def test_confidence_of_few_images_changes_little():
+    # One image that is right: 2/3 is wanted, the odds are even. In c the slope is 1/2 - 2/3 + c: c near 1/6 and less.
+    a, b, c = fit_confidence(np.log([[0.5, 0.5]]), np.array([0]))
+    assert 0.05 < c < 1 / 6
+    assert 0.8 < a < 1.0 < b < 1.2
+    assert fit_confidence(np.zeros((3, 1)), np.zeros(3, int)) == (1.0, 1.0, 0.0)
+
+
+def test_calibration_of_log_probabilities():
+    scores, labels = drawn(400, 4, 1.0)
+    log_proba = log_probabilities(scores, 1.0)
+    fused = Calibration(None, confidence=(1.0, 0.5, 0.0))
+    assert np.array_equal(fused.log_softmax(log_proba), log_proba)
+    assert np.array_equal(fused.log_proba(log_proba), corrected(log_proba, (1.0, 0.5, 0.0)))
+    learned = Calibration.learn(scores, labels)
+    assert learned.temperature == fit_temperature(scores, labels)
+    assert learned.confidence == fit_confidence(log_probabilities(scores, learned.temperature), labels)
+    assert Calibration.learn(np.ones((3, 1)), np.zeros(3, int)).log_proba(np.ones((1, 1))).tolist() == [[0.0]]
+
+
 def test_fusion_by_hand():
     # 0.8 and 0.5 with weights 2 and 1: 0.64 * 0.5 against 0.04 * 0.5, so 0.64 / 0.68.
     found = np.exp(fuse([np.log([0.8, 0.2]), np.log([0.5, 0.5])], np.array([2.0, 1.0])))
@@ -186,10 +254,9 @@ def test_bad_input(scores, labels, message):
 def test_documented_figures_are_the_record():
     record = read_record(HERE / "results" / "probabilities.json").results
     page = (HERE / "docs" / "probabilities.md").read_text(encoding="utf-8")
-    for method, figures in record.items():
-        if method != "runs":
-            accuracy, likelihood, error = figures.values()
-            assert f"| {accuracy:.1f} | {likelihood:.2f} | {error:.3f} |" in page, method
-    raw, calibrated = record["local-nbnn, no temperature"], record["local-nbnn"]
-    assert calibrated["expected_calibration_error"] < raw["expected_calibration_error"]
-    assert calibrated["accuracy"] == raw["accuracy"], "a temperature changes no answer"
+    presets = [found[name] for found in record["presets"].values() for name in ("temperature", "corrected")]
+    for figures in [*record["methods"].values(), *presets]:
+        accuracy, likelihood, error = list(figures.values())[:3]
+        assert f"| {accuracy:.1f} | {likelihood:.2f} | {error:.3f} |" in page
+    for found in record["presets"].values():
+        assert found["corrected"]["accuracy"] == found["temperature"]["accuracy"], "a correction changes no answer"

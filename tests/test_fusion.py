@@ -40,7 +40,7 @@ def fusion():
 def test_scores_are_the_formula(fusion):
     images, _ = queries()
     product = sum(
-        weight * np.log(member.predict_proba(images))
+        weight * log_probabilities(member.decision_function(images) / 36, member.model_.calibration.temperature)
         for weight, member in zip(fusion.weights_, fusion.estimators_, strict=True)
     )
     expected = np.exp(product) / np.exp(product).sum(axis=1, keepdims=True)

@@ -24,7 +24,18 @@ VALUES = [
     *[[], [[]], [None], [-1.0, 2], [10**400], ["x", "y"], [1, "uint8"], {}, {"a": 1}, {"file": "../x", "output": 3}],
 ]
 FIELDS = ["lnbnn_version", "method", "params", "is_incremental", "min_descriptors", "features", "classes", "images"]
-FIELDS += ["next_id", "n_indexed", "n_changes", "temperature", "unknown_prominence", "members", "weights", "network"]
+FIELDS += [
+    "next_id",
+    "n_indexed",
+    "n_changes",
+    "temperature",
+    "confidence",
+    "unknown_by_class",
+    "unknown_prominence",
+    "members",
+    "weights",
+    "network",
+]
 FIELDS += ["generation", "data", "files", "format_version"]
 
 

@@ -18,6 +18,7 @@ from lnbnn.classifiers.cross_fitting import cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.methods import INCREMENTAL
 from lnbnn.model.calibration import (
+    corrected,
     expected_calibration_error,
     fit_temperature,
     log_probabilities,
@@ -54,7 +55,7 @@ def test_temperature_is_that_of_the_leave_one_out_scores():
     assert temperature == fit_temperature(-classifier.reference_totals() / 12, classifier.places_)
     found = classifier.predict_proba(queries())
     expected = log_probabilities(classifier.decision_function(queries()) / 12, temperature)
-    assert np.allclose(found, np.exp(expected))
+    assert np.allclose(found, np.exp(corrected(expected, classifier.model_.calibration.confidence)))
 
 
 def test_probabilities_are_honest():
@@ -200,7 +201,7 @@ def test_a_refit_forgets_everything_of_the_old_fit(kind, is_opened, tmp_path):
     classifier.save(tmp_path / "refitted")
     fresh.save(tmp_path / "fresh")
     saved, expected = (read_manifest(tmp_path / name) for name in ("refitted", "fresh"))
-    assert not {"temperature", "unknown_prominence"} & saved.keys()
+    assert not {"temperature", "confidence", "unknown_by_class", "unknown_prominence"} & saved.keys()
     for manifest in (saved, expected):
         del manifest["data"], manifest["files"]
     assert saved == expected

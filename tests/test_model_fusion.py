@@ -95,7 +95,10 @@ def test_a_fusion_rejects_and_keeps_it(tmp_path):
     assert fusion.predict(images, reject=0.001).tolist() == [None] * len(images)
     fusion.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    assert np.array_equal(again.model_.calibration.unknown_prominence, fusion.model_.calibration.unknown_prominence)
+    for stored, own in zip(
+        again.model_.calibration.unknown_by_class, fusion.model_.calibration.unknown_by_class, strict=True
+    ):
+        assert np.array_equal(stored, own)
     (answer, *_) = again.iter_answers(images, reject=0.001)
     assert answer.is_unknown
     assert sum(answer.probabilities) == pytest.approx(1.0)
@@ -104,7 +107,7 @@ def test_a_fusion_rejects_and_keeps_it(tmp_path):
 def test_a_fusion_is_calibrated_in_its_folder(tmp_path):
     pair().fit(*images_and_labels()).save(tmp_path / "model")
     calibrate(tmp_path / "model")
-    assert len(load(tmp_path / "model").model_.calibration.unknown_prominence) == 9
+    assert sum(map(len, load(tmp_path / "model").model_.calibration.unknown_by_class)) == 9
 
 
 def test_a_fusion_is_audited(fusion):

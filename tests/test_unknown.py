@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -14,7 +15,14 @@ from synthetic import grating, make_features, noise_image
 from lnbnn import LateFusion, load
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.model.calibration import false_accept_rates, prominence
+from lnbnn.model.calibration import (
+    Calibration,
+    distinction,
+    distinctions_by_class,
+    false_accept_rates,
+    new_class_rates,
+    prominence,
+)
 from lnbnn.model.changes import calibrate, edit, prepare_to_reject
 from lnbnn.params import resolve
 
@@ -40,6 +48,11 @@ def clusters(n_classes=8, n_images=3, *, seed=0):
     return images, labels
 
 
+def same_values(one, other):
+    """Whether two calibrations go by the same values of unknown classes."""
+    return [values.tolist() for values in one.unknown_by_class] == [v.tolist() for v in other.unknown_by_class]
+
+
 @pytest.fixture(params=METHODS)
 def classifier(request):
     return make(request.param).fit(*clusters())
@@ -62,6 +75,93 @@ def test_no_evidence_at_all_is_not_prominent_and_no_other_class_is_very_much_so(
     found = prominence(np.array([[0.0, 0.0, 0.0], [5.0, 0.0, 0.0]]))
     assert found[0] == 0.0
     assert 1e6 < found[1] < 1e12
+
+
+def test_distinction_by_hand():
+    # Others 0 and 2: mean 1, standard deviation 1. Others -40 and -8: mean -24, deviation 16: (8 + 24) / 2.
+    # Others equal: the deviation counts as a thousandth of how far the best is above them, 1000 / 1.
+    scores = np.array([[0.0, 9.0, 2.0], [-40.0, -8.0, 8.0], [-5.0, -1005.0, -1005.0]])
+    assert np.allclose(distinction(scores), [8.0, 16.0, 1000.0])
+    assert np.allclose(distinction(scores + 100.0), distinction(scores)), "log-probabilities are scores too"
+    left_out = np.insert(scores, 1, -np.inf, axis=1)
+    assert np.array_equal(distinction(left_out), distinction(scores))
+    assert distinction(np.array([[3.0, 3.0, 3.0], [3.0, 3.0, -np.inf]])).tolist() == [0.0, 0.0]
+    with pytest.raises(InvalidInputError, match="at least two classes"):
+        distinction(np.array([[1.0, -np.inf]]))
+
+
+def test_distinctions_by_class_by_hand():
+    scores = np.array([[-np.inf, 10.0, 0.0], [20.0, -np.inf, 0.0], [-np.inf, 5.0, 0.0], [0.0, -np.inf, 0.0]])
+    first, second = distinctions_by_class(scores, np.array([0, 1, 0, 1]), 4096)
+    assert np.allclose(first, np.array([5.0, 10.0]) / np.array([0.5, 1.0]) ** 0.25)
+    assert np.allclose(second, [0.0, 20.0 / 2.0**0.25])
+    assert [len(one) for one in distinctions_by_class(scores, np.array([0, 1, 0, 1]), 2)] == [1, 1]
+    assert len(distinctions_by_class(scores, np.array([0, 1, 2, 3]), 2)) == 2
+
+
+def test_rates_of_new_classes_by_hand():
+    # Ten images of one class and one of each of two others: the classes count the same, so 1 / 3 lies at 3.
+    by_class = [np.full(10, 1.0), np.array([2.0]), np.array([3.0])]
+    # The median is 2. Around it lie 1, 2 and 3: mean square 2 / 3; above it 2 and 3: 1 / 2. Width sqrt(2 / 3 * 4 / 2).
+    # Student's distribution with 2 degrees of freedom: P(t >= x) = (1 - x / sqrt(2 + x^2)) / 2. Times 3 / 2 in all.
+    found = new_class_rates(np.array([0.0, 2.9, 3.0, 4.0, 12.0, 1e6]), by_class)
+    tail = [(1 - x / (2 + x * x) ** 0.5) / 2 for x in (2.0 / (4 / 3) ** 0.5, 10.0 / (4 / 3) ** 0.5)]
+    assert np.allclose(found, [1.0, 0.5, 0.5, 1.5 * tail[0], 1.5 * tail[1], 0.005])
+    skewed = [np.array([0.0]), np.array([0.0]), np.array([4.0])]  # from the median 0 on all count: mean square 16 / 3
+    width = (16 / 3 * 4 / 2) ** 0.5
+    assert new_class_rates(np.array([3 * width]), skewed) == pytest.approx(1.5 * (1 - 3 / 11**0.5) / 2)
+
+
+def test_values_above_the_median_may_be_wider():
+    # Four classes: 0, 1, 2 and 5. Around the median 1: mean square (1 + 0 + 1 + 16) / 4; above it 17 / 3.
+    width = (17 / 3 * 5 / 3) ** 0.5
+    tail = 0.5 - (math.atan(3 / 3**0.5) + 3 * 3**0.5 / 12) / math.pi  # of Student's, 3 degrees of freedom, at 3
+    found = new_class_rates(np.array([1.0 + 3 * width]), [np.array([float(n)]) for n in (0, 1, 2, 5)])
+    assert found == pytest.approx(tail * 4 / 3)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 4, 5, 12, 101, 250])
+def test_tail_is_that_of_student(n_classes):
+    from scipy.stats import t as student
+
+    by_class = [np.array([-1.0, 1.0])] * n_classes  # around the median -1: mean square 2
+    width = (2.0 * (n_classes + 1) / (n_classes - 1)) ** 0.5
+    values = np.linspace(1.5, 20.0, 7)
+    expected = student.sf((values + 1.0) / width, n_classes - 1) * n_classes / (n_classes - 1)
+    smallest = min(0.005, 1 / (n_classes + 1))
+    assert np.allclose(new_class_rates(values, by_class), np.clip(expected, smallest, 1.0), rtol=1e-6, atol=1e-12)
+
+
+def test_equal_values_are_no_error():
+    assert new_class_rates(np.array([1.0, 2.0]), [np.ones(3)] * 4).tolist() == [1.0, 0.005]
+
+
+@pytest.mark.parametrize("n_classes", [5, 20, 100])
+@pytest.mark.parametrize("draw", ["normal", "exponential"])
+def test_the_promised_rate_is_kept_where_classes_differ(n_classes, draw):
+    """Half of the variance lies between the classes: 15 images each are no sample of 15 times as many."""
+    rng = np.random.default_rng(n_classes)
+    rates = np.array([0.01, 0.05, 0.1])
+    kept, pooled = [], []
+    for _ in range(400):
+        own = getattr(rng, draw)(size=(n_classes, 1)) + getattr(rng, draw)(size=(n_classes, 15))
+        new = (getattr(rng, draw)(size=(50, 1)) + getattr(rng, draw)(size=(50, 4))).ravel()
+        found = new_class_rates(new, list(np.sort(own, axis=1)))
+        kept.append((found[:, None] <= rates).mean(axis=0))
+        pooled.append((false_accept_rates(new, np.sort(own, axis=None))[:, None] <= rates).mean(axis=0))
+    allowed = 1.0 if draw == "normal" else np.array([1.25, 1.0, 1.0])  # where Student's tail is not that of the classes
+    assert (np.mean(kept, axis=0) <= rates * allowed).all()
+    assert np.mean(kept, axis=0)[2] > 0.02, "the promise must not be kept by accepting nothing"
+    if n_classes == 5:
+        assert (np.mean(pooled, axis=0)[1:] > rates[1:]).all(), "images counted one by one break it"
+
+
+def test_models_calibrated_before_answer_as_they_did():
+    scores = np.array([[2.0, 6.0, 2.0], [3.0, 3.0, 1.0]])
+    older = Calibration(2.0, unknown_prominence=np.array([1.0, 3.0, 5.0]))
+    assert older.can_reject
+    assert older.false_accept_rates(scores).tolist() == [0.5, 1.0]
+    assert np.allclose(np.exp(older.log_proba(scores))[0], np.exp([1, 3, 1]) / np.exp([1, 3, 1]).sum())
 
 
 def test_rates_by_hand():
@@ -105,7 +205,7 @@ def test_unknown_images_are_rejected_and_known_ones_are_not(classifier):
     assert found.dtype == object
     assert found[-1] is None
     accepted = [(answer, label) for answer, label in zip(found, clusters()[1], strict=False) if answer is not None]
-    assert len(accepted) >= 20
+    assert len(accepted) >= 15
     assert all(answer == label for answer, label in accepted)
 
 
@@ -128,19 +228,19 @@ def test_calibration_is_saved_and_outlives_changes(classifier, tmp_path):
     classifier.calibrate(unknown=True).save(tmp_path / "model")
     stored = classifier.fitted().calibration
     loaded = load(tmp_path / "model").fitted()
-    assert np.array_equal(loaded.calibration.unknown_prominence, stored.unknown_prominence)
-    assert loaded.calibration.temperature == stored.temperature
+    assert same_values(loaded.calibration, stored)
+    assert (loaded.calibration.temperature, loaded.calibration.confidence) == (stored.temperature, stored.confidence)
     assert loaded.n_changes == 0
     if loaded.method.is_incremental:
         with edit(tmp_path / "model") as model:
             model.relabel([0, 1], "class 3")
         changed = load(tmp_path / "model").fitted()
-        assert np.array_equal(changed.calibration.unknown_prominence, stored.unknown_prominence)
+        assert same_values(changed.calibration, stored)
         assert changed.n_changes == 2
         calibrate(tmp_path / "model")
         again = load(tmp_path / "model").fitted()
         assert again.n_changes == 0
-        assert not np.array_equal(again.calibration.unknown_prominence, stored.unknown_prominence)
+        assert not same_values(again.calibration, stored)
 
 
 def test_not_calibrated_for_it(classifier):
@@ -174,12 +274,31 @@ def test_methods_that_cannot(tmp_path):
     assert sum(answer.probabilities) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("value", [[], "none", [2.0, 1.0], [float("inf")], [None], {"a": 1}])
-def test_damaged_fields(tmp_path, value):
-    make("local-nbnn").fit(*clusters()).calibrate(unknown=True).save(tmp_path / "model")
-    forge_manifest(tmp_path / "model", unknown_prominence=value)
-    with pytest.raises(ModelFormatError, match="unknown_prominence"):
+LISTS = [[], "none", [2.0, 1.0], [float("inf")], [None], {"a": 1}]
+BY_CLASS = [*LISTS, [1.0, 2.0], [[1.0]], [[1.0], []], [[1.0], [2.0, 1.0]], [[1.0], [float("nan")]], [[1.0]] * 5000]
+CONFIDENCE = [*LISTS, [1.0, 1.0], [-1.0, 1.0, 0.0], [1.0, float("nan"), 0.0], [1.0, 1.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("unknown_prominence", value) for value in LISTS),
+        *(("unknown_by_class", value) for value in BY_CLASS),
+        *(("confidence", value) for value in CONFIDENCE),
+    ],
+)
+def test_damaged_fields(tmp_path, field, value):
+    make("local-nbnn").fit(*clusters(3)).calibrate(unknown=True).save(tmp_path / "model")
+    forge_manifest(tmp_path / "model", **{field: value})
+    with pytest.raises(ModelFormatError, match=field):
         load(tmp_path / "model")
+
+
+def test_a_new_calibration_leaves_nothing_of_the_old_one(tmp_path):
+    make("local-nbnn").fit(*clusters()).calibrate(unknown=True).save(tmp_path / "model")
+    forge_manifest(tmp_path / "model", unknown_prominence=[1.0, 2.0])
+    calibrate(tmp_path / "model")
+    assert load(tmp_path / "model").fitted().calibration.unknown_prominence is None
 
 
 def test_a_model_is_made_ready_once_and_stored(tmp_path):
@@ -188,13 +307,12 @@ def test_a_model_is_made_ready_once_and_stored(tmp_path):
     opened = load(tmp_path / "model")
     prepare_to_reject(opened.fitted(), note=notes.append)
     assert [note.partition(": ")[2][:17] for note in notes] == ["calibrating, once"]
-    (answer,) = opened.iter_answers(clusters()[0][:1], reject=0.5)
+    (answer,) = opened.iter_answers(clusters()[0][:1], reject=0.9)
     assert answer.is_unknown is False
     again = load(tmp_path / "model")
     prepare_to_reject(again.fitted(), note=notes.append)
     assert len(notes) == 1
-    stored = [model.fitted().calibration.unknown_prominence for model in (opened, again)]
-    assert np.array_equal(*stored)
+    assert same_values(opened.fitted().calibration, again.fitted().calibration)
     with edit(tmp_path / "model") as model:
         model.relabel([0, 1, 2], "class 3")
     again.refresh()

@@ -36,7 +36,6 @@ _SECONDS = {"deep": 0.06, "dense-sift": 0.25, "keypoint-sift": 0.16}  # of CPU t
 _OTHER_SECONDS = 0.3
 _MAX_PER_CLASS = 30  # images of a class that are tried
 _WORTH = 0.01  # a member stays if without it the loss grows by more than this share of it
-_FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ class Auto(Classifier):
         weights = (usual, usual / 2.0, 0.0) if usual else (usual,)
         found: list[tuple[str, str, Classifier]] = []
         for weight in weights:
-            matching = LocalNBNN(**shared, location_weight=weight, **({"n_neighbors": 20} if is_network else {}))
+            matching = LocalNBNN(20 if is_network else 10, location_weight=weight, **shared)
             found.append((f"local-nbnn on {name}", f"local-nbnn on {name}, location weight {weight:g}", matching))
         if is_network:
             found.append((f"pooled-ridge on {name}", f"pooled-ridge on {name}", PooledRidge(**shared)))
@@ -254,9 +253,7 @@ class _Trials:
         descriptors, self.part_of = distinct([model.descriptor for model in self.models.values()])
         intake = Intake(descriptors)
         n_jobs = self.auto.n_jobs
-        read = intake.read(
-            images, labels, first_id=0, on_error=on_error, n_jobs=n_jobs, store=store, progress=progress
-        )
+        read = intake.read(images, labels, first_id=0, on_error=on_error, n_jobs=n_jobs, store=store, progress=progress)
         self._found = list(read)
         if not self._found:
             raise InvalidInputError(f"none of the {len(images)} images can be used: {intake.skipped[0][1]}")
@@ -389,15 +386,7 @@ def _expected(model: Model, choice: Choice) -> Choice:
     """The choice with the accuracy to expect: of images left out, by weights learned without them."""
     if isinstance(model, FusionModel):
         places, used = model.places_of(model.held_out.ids)
-        log_probas = [one[used] for one in model.held_out_log_probas()]
-        places = places[used]
-        fused = np.empty_like(log_probas[0])
-        folds = np.arange(len(places)) % _FOLDS
-        for fold in range(_FOLDS):
-            held, rest = folds == fold, folds != fold
-            if held.any() and rest.any():
-                weights = fit_fusion_weights([one[rest] for one in log_probas], places[rest])
-                fused[held] = fuse([one[held] for one in log_probas], weights)
+        fused, places = model.cross_fitted()[used], places[used]
     else:
         scores = model.held_out_scores()
         assert scores is not None

@@ -1,4 +1,4 @@
-"""From scores to probabilities: a softmax with a temperature, and how far its probabilities can be trusted.
+"""From scores to probabilities, and to the rate at which images of unknown classes would be accepted.
 
 Pure functions of (scores, labels). What is fitted here is honest only on scores of images that were held out.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import atan, pi, sqrt
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +17,26 @@ from lnbnn.errors import InvalidInputError
 
 __all__ = [
     "Calibration",
+    "corrected",
+    "distinction",
+    "distinctions_by_class",
     "expected_calibration_error",
     "false_accept_rates",
+    "fit_confidence",
     "fit_fusion_weights",
     "fit_temperature",
     "fuse",
     "log_probabilities",
     "negative_log_likelihood",
+    "new_class_rates",
     "prominence",
 ]
 
 _MAX_SHARPNESS = 1e12  # of the inverse temperature, in units of the spread of the scores
+_SMALLEST_LOG = -690.0  # of the probability that an answer is wrong
+_AS_IT_IS = (1.0, 1.0, 0.0)
+_SMALLEST_RATE = 0.005  # of accepting unknown classes that a distribution, and not the classes seen, may promise
+_MAX_DF = 300  # of Student's distribution: beyond it is as good as normal
 
 
 def log_probabilities(scores: NDArray[np.floating], temperature: float) -> NDArray[np.float64]:
@@ -93,6 +104,97 @@ def fit_temperature(scores: NDArray[np.floating], labels: NDArray[np.integer]) -
     from scipy.optimize import brentq  # here and below: SciPy takes longer to load than an answer takes
 
     return spread / (float(brentq(slope, low, high, rtol=1e-10)) if slope(high) >= 0.0 else high)
+
+
+def corrected(log_proba: NDArray[np.floating], confidence: Sequence[float]) -> NDArray[np.float64]:
+    """Log-probabilities whose best class has the probability p' instead of p: beta calibration of the answer.
+
+    Parameters
+    ----------
+    log_proba : ndarray of shape (..., n_classes), at least two
+    confidence : (a, b, c)
+        ``log(p' / (1 - p')) = a log(p) - b log(1 - p) + c``; with (1, 1, 0) nothing changes.
+
+    Returns
+    -------
+    ndarray of the same shape
+        The other classes share 1 - p' as they shared 1 - p. The order of the classes stays: p' is at least what makes
+        the second class as likely as the best.
+
+    References
+    ----------
+    Kull, Silva Filho, Flach: Beta calibration, 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.exp(corrected(np.log([[0.8, 0.15, 0.05]]), (0.0, 0.0, np.log(1.5)))).round(3)
+    array([[0.6, 0.3, 0.1]])
+    """
+    given: NDArray[np.float64] = np.asarray(log_proba, dtype=np.float64)
+    best, best_log, rest_log = _best_and_rest(given)
+    second = np.partition(given, -2, axis=-1)[..., -2]
+    odds = _log_odds(best_log, rest_log, confidence)
+    odds = np.maximum(odds, second - rest_log)[..., None]
+    others = given - rest_log[..., None] - np.logaddexp(0.0, odds)
+    np.put_along_axis(others, best[..., None], -np.logaddexp(0.0, -odds), axis=-1)
+    return others
+
+
+def fit_confidence(log_proba: NDArray[np.floating], labels: NDArray[np.integer]) -> tuple[float, float, float]:
+    """The (a, b, c) of :func:`corrected` with which answers are right as often as they say, a convex problem.
+
+    A temperature makes all classes of all images likely together. That leaves the answers too sure where one class
+    leads by far, and not sure enough where none does.
+
+    Parameters
+    ----------
+    log_proba : ndarray of shape (n_images, n_classes)
+        Of images that the scorer had not seen.
+    labels : ndarray of shape (n_images,)
+        The true classes, from 0.
+
+    Notes
+    -----
+    The least negative log-likelihood of whether the answer is right, with Platt's targets as in
+    :func:`fit_temperature`, a and b not below 0, and half the squared distance from (1, 1, 0) added, which is worth
+    less than an image: few images change little.
+    """
+    log_proba, labels = _check(log_proba, labels)
+    if log_proba.shape[1] < 2:
+        return _AS_IT_IS
+    best, best_log, rest_log = _best_and_rest(log_proba)
+    rest = 1.0 / (len(labels) + 2.0)
+    targets = np.where(best == labels, 1.0 - rest, rest)
+    inputs = np.stack([best_log, -np.maximum(rest_log, _SMALLEST_LOG), np.ones(len(labels))])
+
+    def loss(place: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        odds, away = place @ inputs, place - _AS_IT_IS
+        value = (np.logaddexp(0.0, odds) - targets * odds).sum() + away @ away / 2.0
+        return float(value), inputs @ (np.exp(-np.logaddexp(0.0, -odds)) - targets) + away
+
+    from scipy.optimize import minimize
+
+    bounds = [(0.0, None), (0.0, None), (None, None)]
+    a, b, c = minimize(loss, np.array(_AS_IT_IS), jac=True, method="L-BFGS-B", bounds=bounds).x.tolist()
+    return a, b, c
+
+
+def _best_and_rest(
+    log_proba: NDArray[np.float64],
+) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
+    """Place and log-probability of the best class, and the log-probability of all others together."""
+    best = log_proba.argmax(axis=-1)
+    best_log = np.take_along_axis(log_proba, best[..., None], axis=-1)[..., 0]
+    others = np.array(log_proba)
+    np.put_along_axis(others, best[..., None], -np.inf, axis=-1)
+    return best, best_log, np.logaddexp.reduce(others, axis=-1)
+
+
+def _log_odds(
+    best_log: NDArray[np.float64], rest_log: NDArray[np.float64], confidence: Sequence[float]
+) -> NDArray[np.float64]:
+    return confidence[0] * best_log - confidence[1] * np.maximum(rest_log, _SMALLEST_LOG) + confidence[2]
 
 
 def fuse(log_probas: Sequence[NDArray[np.floating]], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -224,6 +326,122 @@ def false_accept_rates(values: NDArray[np.floating], unknown: NDArray[np.floatin
     return np.asarray((1.0 + n_above) / (len(unknown) + 1.0), np.float64)
 
 
+def distinction(scores: NDArray[np.floating]) -> NDArray[np.float64]:
+    """How far the best class of each image is above the others, and the more so the closer these are together.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_images, n_classes)
+        Higher is better; -inf for a class that counts as absent. At least two must be there. Log-probabilities, too:
+        a number added to all scores of an image changes nothing.
+
+    Returns
+    -------
+    ndarray of shape (n_images,)
+        (best - m) / s^(1/4), with m and s the mean and standard deviation of the other scores; s at least
+        (best - m) / 1000, and (best - m) / 10 if there is one other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> distinction(np.array([[9.0, 0.0, 2.0], [10.0, 0.0, -np.inf]]))    # m = 1 and 0, s = 1 and at least 1
+    array([ 8., 10.])
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    there = values > -np.inf
+    if values.ndim != 2 or (len(values) and there.sum(axis=1).min() < 2):
+        raise InvalidInputError(f"a distinction needs the scores of at least two classes; got shape {values.shape}.")
+    np.put_along_axis(there, values.argmax(axis=1)[:, None], False, axis=1)
+    mean = values.mean(axis=1, where=there)
+    above = values.max(axis=1) - mean
+    spread = np.sqrt(np.square(np.where(there, values - mean[:, None], 0.0)).mean(axis=1, where=there))
+    spread = np.maximum(spread, above / np.where(there.sum(axis=1) > 1, 1000.0, 10.0))
+    return np.divide(above, spread**0.25, out=np.zeros_like(above), where=spread > 0)
+
+
+def distinctions_by_class(
+    scores: NDArray[np.floating], labels: NDArray[np.integer], n_most: int
+) -> tuple[NDArray[np.float64], ...]:
+    """The distinctions of images whose class was left out, one ascending array per class; ``n_most`` values in all."""
+    values, labels = distinction(scores), np.asarray(labels)
+    found = [np.sort(values[labels == label]) for label in np.unique(labels)]
+    found = [found[place] for place in _even_choice(len(found), n_most)]
+    return tuple(one[_even_choice(len(one), n_most // len(found))] for one in found)
+
+
+def _even_choice(n: int, n_most: int) -> NDArray[np.intp]:
+    return np.arange(n) if n <= n_most else np.linspace(0, n - 1, n_most).round().astype(np.intp)
+
+
+def new_class_rates(values: NDArray[np.floating], by_class: Sequence[NDArray[np.floating]]) -> NDArray[np.float64]:
+    """The share of images of a new class that would be accepted if an image with this value was.
+
+    Parameters
+    ----------
+    values : ndarray
+        What images are accepted by, higher is better.
+    by_class : sequence of ndarray
+        The same for images whose class was not known, one array per class, ascending; at least two.
+
+    Returns
+    -------
+    ndarray, of the shape of ``values``
+
+    Notes
+    -----
+    Images of one class are alike, so the sample is the n classes, each with the same weight, not the images. The rate
+    is the larger of two, times n / (n - 1):
+
+    - the share of images at least as high, the mean over the classes;
+    - the chance that an image of a class not seen before is as high, by Student's distribution with n - 1 degrees of
+      freedom around the median, as wide as all values are, or as those above the median if these are wider: it
+      reaches where no class has been.
+
+    The factor is there because answers take the best of n classes and the values the best of n - 1: of n classes one
+    left out at random leaves the best in with probability (n - 1) / n, so the best of n is above a bound at most
+    n / (n - 1) times as often. No rate is below 0.005, or 1 / (n + 1) if that is less: so few classes cannot tell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> by_class = [np.array([1.0, 2.0]), np.array([2.0, 3.0]), np.array([4.0])]
+    >>> new_class_rates(np.array([0.0, 4.0]), by_class).round(2)      # 4: 1 of 3 classes, times 3 / 2
+    array([1. , 0.5])
+    """
+    n_classes = len(by_class)
+    pooled = np.concatenate(by_class)
+    weights = np.concatenate([np.full(len(one), 1.0 / len(one)) for one in by_class])
+    order = np.argsort(pooled, kind="stable")
+    pooled, weights = pooled[order], weights[order] / n_classes
+    n_below = np.searchsorted(pooled, values, side="left")
+    shares = np.concatenate([weights[::-1].cumsum()[::-1], [0.0]])[n_below]
+    median = pooled[np.searchsorted(weights.cumsum(), 0.5 - 1e-9)]
+    first = int(np.searchsorted(pooled, median, side="left"))
+    squares = weights * np.square(pooled - median)
+    square = max(float(squares.sum()), float(squares[first:].sum() / weights[first:].sum()))
+    width = max(sqrt(square * (n_classes + 1.0) / (n_classes - 1.0)), 1e-9)
+    tails = np.array([_student_tail(value, n_classes - 1) for value in np.ravel((values - median) / width).tolist()])
+    rates = np.maximum(shares, tails.reshape(np.shape(values))) * n_classes / (n_classes - 1)
+    return np.asarray(np.clip(rates, min(_SMALLEST_RATE, 1.0 / (n_classes + 1.0)), 1.0), np.float64)
+
+
+def _student_tail(value: float, df: int) -> float:
+    """P(t >= value) of Student's distribution with a whole number of degrees of freedom.
+
+    Abramowitz & Stegun, 26.7.3 and 26.7.4: SciPy takes longer to load than an answer takes.
+    """
+    df = min(df, _MAX_DF)
+    angle = atan(value / sqrt(df))
+    square = df / (df + value * value)  # of the cosine
+    term, total = 1.0, 0.0
+    for number in range(df % 2 + 2, df + 1, 2):
+        total += term
+        term *= square * (number - 1) / number
+    sine = value / sqrt(df + value * value)
+    inside = sine * total if df % 2 == 0 else 2.0 / pi * (angle + sine * sqrt(square) * total)
+    return (1.0 - inside) / 2.0
+
+
 def _targets(labels: NDArray[np.integer], n_classes: int) -> NDArray[np.float64]:
     rest = 1.0 / (len(labels) + 2.0)
     targets = np.full((len(labels), n_classes), rest / max(1, n_classes - 1))
@@ -265,26 +483,49 @@ class Calibration:
     ----------
     temperature : float or None
         What scores are divided by before the softmax; None: they are log-probabilities already.
+    unknown_by_class : tuple of ndarray, or None
+        The :func:`distinction` of images whose class was left out, ascending, one array per class; None: such
+        images cannot be told.
+    confidence : tuple of three float, or None
+        How the probability of an answer is corrected (:func:`corrected`); None: it stays.
     unknown_prominence : ndarray, ascending, or None
-        How far the best class stood out for images whose class was left out; None: such images cannot be told.
+        What older models have instead of ``unknown_by_class``: :func:`prominence`, of all classes together.
     """
 
     temperature: float | None
+    unknown_by_class: tuple[NDArray[np.float64], ...] | None = None
+    confidence: tuple[float, float, float] | None = None
     unknown_prominence: NDArray[np.float64] | None = None
+
+    @classmethod
+    def learn(
+        cls,
+        scores: NDArray[np.floating],
+        labels: NDArray[np.integer],
+        *,
+        unknown_by_class: tuple[NDArray[np.float64], ...] | None = None,
+    ) -> Self:
+        """From scores of images that were held out, each divided by what belongs to the image, or log-probabilities."""
+        temperature = fit_temperature(scores, labels)
+        return cls(temperature, unknown_by_class, fit_confidence(log_probabilities(scores, temperature), labels))
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether images of unknown classes can be told."""
+        return self.unknown_by_class is not None or self.unknown_prominence is not None
 
     def log_proba(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log-probabilities of scores that were divided by what belongs to the image."""
+        found = self.log_softmax(scores)
+        return found if self.confidence is None or found.shape[-1] < 2 else corrected(found, self.confidence)
+
+    def log_softmax(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same with ``temperature`` alone: what is fused, because scores stay sums but for a constant per image."""
         return scores if self.temperature is None else log_probabilities(scores, self.temperature)
 
     def false_accept_rates(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """The smallest rates at which images of these scores would be accepted."""
+        if self.unknown_by_class is not None:
+            return new_class_rates(distinction(scores), self.unknown_by_class)
         assert self.unknown_prominence is not None
         return false_accept_rates(prominence(scores), self.unknown_prominence)
-
-    @staticmethod
-    def prominence_of(scores: NDArray[np.float64], n_most: int) -> NDArray[np.float64]:
-        """``unknown_prominence`` from the scores of images whose class was left out; an even choice of ``n_most``."""
-        found = np.sort(prominence(scores))
-        if len(found) > n_most:
-            found = found[np.linspace(0, len(found) - 1, n_most).round().astype(np.intp)]
-        return found

@@ -18,7 +18,7 @@ from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.methods import FUSION, INCREMENTAL
 from lnbnn.model.batches import write_batch
 from lnbnn.model.folder import damaged_files, open_model, read_manifest
-from lnbnn.model.manifest import image_fields, next_id_of, parse_images
+from lnbnn.model.manifest import CALIBRATION_FIELDS, image_fields, next_id_of, parse_images
 from lnbnn.model.references_editor import ReferenceEditor
 from lnbnn.model.writer import ModelWriter, change_model, check_target
 from lnbnn.reading.extraction import Progress, no_progress
@@ -192,7 +192,8 @@ def _store_calibration(model: Model) -> None:
     with change_model(path) as writer:
         if writer.manifest["generation"] != model.snapshot.manifest["generation"]:
             raise LnbnnError(f"{path}: the model was changed while it was calibrated; calibrate it again.")
-        writer.commit({**writer.manifest, **model.learned_fields(), "n_changes": 0})
+        kept = {name: value for name, value in writer.manifest.items() if name not in CALIBRATION_FIELDS}
+        writer.commit({**kept, **model.learned_fields(), "n_changes": 0})
 
 
 def prepare_to_reject(

@@ -19,7 +19,7 @@ from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods import FUSION
 from lnbnn.methods.base import Progress, no_progress
 from lnbnn.model.batches import TABLE, read_joint_batch, write_batch
-from lnbnn.model.calibration import Calibration, fit_fusion_weights, fuse
+from lnbnn.model.calibration import Calibration, fit_confidence, fit_fusion_weights, fuse
 from lnbnn.model.folder import Snapshot, batch_folder, read_json
 from lnbnn.model.intake import Intake
 from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
@@ -31,6 +31,7 @@ from lnbnn.version import __version__
 
 __all__ = ["FusionModel", "HeldOut", "check_alike"]
 
+_FOLDS = 5
 _MAX_HELD_OUT = 2000  # images that the weights are learned from, at most
 _IDS, _SCORES = "held_out_ids.npy", "held_out_scores.npy"
 
@@ -247,9 +248,23 @@ class FusionModel(Model):
             raise InvalidInputError("calibration needs a class with at least two images; every class has one.")
         for member, scores in zip(self.members, self.held_out.scores, strict=True):
             there = used & ~np.isnan(scores[:, 0])
-            member.calibrate_by(scores[there], places[there])
+            member.calibration = Calibration.learn(scores[there], places[there])
         self.weights = self._learned_weights()
+        self.calibration = Calibration(None, confidence=fit_confidence(self.cross_fitted()[used], places[used]))
         self.n_changes = 0
+
+    def cross_fitted(self) -> NDArray[np.float64]:
+        """The fused log-probabilities of the images of ``held_out``, by weights learned without the image."""
+        places, used = self.places_of(self.held_out.ids)
+        log_probas = self.held_out_log_probas()
+        result = fuse(log_probas, self.weights)
+        folds = np.arange(len(places)) % _FOLDS
+        for fold in range(_FOLDS):
+            held, rest = folds == fold, (folds != fold) & used
+            if held.any() and rest.any():
+                weights = fit_fusion_weights([one[rest] for one in log_probas], places[rest])
+                result[held] = fuse([one[held] for one in log_probas], weights)
+        return result
 
     def _given(self, held_out: Sequence[NDArray[np.float64]]) -> HeldOut:
         rows = _numbered(self.references)
@@ -327,7 +342,9 @@ class FusionModel(Model):
                 return None
             parts = [joint.parts[part] for part in self.part_of]
             fused = fuse([self._log_proba(*pair) for pair in zip(self.members, parts, strict=True)], self.weights)
-            return fused[None] if log_proba else fused
+            if not log_proba:
+                return fused
+            return fused[None] if self.calibration is None else np.stack([fused, self.calibration.log_proba(fused)])
 
         return map_in_order(work, images, self.settings.n_jobs)
 
@@ -363,7 +380,8 @@ class FusionModel(Model):
         if self.n_changes and self.is_incremental:
             self.learn(progress=progress)
         if unknown:
-            self.calibration = Calibration(None, self.unknown_prominence(progress))
+            known = self.calibration or Calibration(None)
+            self.calibration = replace(known, unknown_by_class=self.unknown_by_class(progress))
 
     def held_out_scores(
         self, progress: Progress = no_progress, rows: Sequence[int] | None = None

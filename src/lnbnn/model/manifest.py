@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lnbnn.model.calibration import Calibration
 
 __all__ = [
+    "CALIBRATION_FIELDS",
     "DATA_NAME",
     "MAX_UNKNOWN",
     "calibration_fields",
@@ -36,7 +37,9 @@ DATA_NAME = re.compile(r"data-\d{6,15}(-[0-9a-f]{16})?")
 """Names of data folders; those of format 2 have no random part."""
 
 MAX_UNKNOWN = 4096
-"""Values of ``unknown_prominence`` at most."""
+"""Values of ``unknown_by_class``, and of ``unknown_prominence``, at most."""
+
+CALIBRATION_FIELDS = ("temperature", "confidence", "unknown_by_class", "unknown_prominence")
 
 _FILE = re.compile(DATA_NAME.pattern + r"(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}){1,8}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -120,6 +123,14 @@ def _is_prominence(value: Any) -> bool:
     return _is_numbers(value) and 0 < len(value) <= MAX_UNKNOWN and bool(value == sorted(value))
 
 
+def _is_by_class(value: Any) -> bool:
+    return type(value) is list and 1 < len(value) <= MAX_UNKNOWN and all(map(_is_prominence, value))
+
+
+def _is_confidence(value: Any) -> bool:
+    return _is_numbers(value) and len(value) == 3 and min(value[:2]) >= 0
+
+
 def _is_numbers(value: Any) -> bool:
     return type(value) is list and all(type(n) in (int, float) and abs(n) < _LARGEST for n in value)
 
@@ -137,7 +148,7 @@ def _is_calibrations(value: Any) -> bool:
 
 
 def _is_calibration(value: Any) -> bool:
-    is_known = type(value) is dict and set(value) <= {"temperature", "unknown_prominence"}
+    is_known = type(value) is dict and set(value) <= set(CALIBRATION_FIELDS)
     return is_known and all(_FIELDS[name][0](part) for name, part in value.items())
 
 
@@ -162,6 +173,8 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool] | type, str]] = {
     "n_indexed": (int, "a whole number"),
     "n_changes": (int, "a whole number"),
     "temperature": (_is_temperature, "a number above 0"),
+    "confidence": (_is_confidence, "three numbers, the first two not below 0"),
+    "unknown_by_class": (_is_by_class, f"two lists or more of at most {MAX_UNKNOWN} numbers that ascend"),
     "unknown_prominence": (_is_prominence, f"at most {MAX_UNKNOWN} numbers that ascend"),
     "members": (_is_names, "a list of names"),
     "weights": (_is_weights, "a list of numbers, none below 0"),
@@ -235,6 +248,10 @@ def calibration_fields(calibration: Calibration | None) -> dict[str, Any]:
     if calibration is None:
         return {}
     fields: dict[str, Any] = {} if calibration.temperature is None else {"temperature": calibration.temperature}
+    if calibration.confidence is not None:
+        fields["confidence"] = list(calibration.confidence)
+    if calibration.unknown_by_class is not None:
+        fields["unknown_by_class"] = [values.tolist() for values in calibration.unknown_by_class]
     if calibration.unknown_prominence is not None:
         fields["unknown_prominence"] = calibration.unknown_prominence.tolist()
     return fields
@@ -242,12 +259,14 @@ def calibration_fields(calibration: Calibration | None) -> dict[str, Any]:
 
 def calibration_of(manifest: dict[str, Any]) -> Calibration | None:
     """The calibration that :func:`calibration_fields` wrote; a fusion's has no temperature of its own."""
-    temperature, unknown = manifest.get("temperature"), manifest.get("unknown_prominence")
-    if temperature is None and unknown is None:
+    temperature, confidence, by_class, prominence = (manifest.get(name) for name in CALIBRATION_FIELDS)
+    if all(value is None for value in (temperature, confidence, by_class, prominence)):
         return None
     from lnbnn.model.calibration import Calibration  # few models are calibrated
 
     return Calibration(
         None if temperature is None else float(temperature),
-        None if unknown is None else np.array(unknown, dtype=np.float64),
+        None if by_class is None else tuple(np.array(one, dtype=np.float64) for one in by_class),
+        None if confidence is None else (float(confidence[0]), float(confidence[1]), float(confidence[2])),
+        None if prominence is None else np.array(prominence, dtype=np.float64),
     )

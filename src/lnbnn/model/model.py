@@ -296,7 +296,7 @@ class Model:
     @property
     def can_reject(self) -> bool:
         """Whether images of unknown classes can be told."""
-        return self.calibration is not None and self.calibration.unknown_prominence is not None
+        return self.calibration is not None and self.calibration.can_reject
 
     def false_accept_rates(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """The smallest rates at which images of these scores would be accepted."""
@@ -320,7 +320,9 @@ class Model:
     def calibrate(
         self, held_out: ArrayLike | None = None, *, unknown: bool = False, progress: Progress = no_progress
     ) -> None:
-        """Learn the temperature, and with ``unknown`` what rejecting goes by, from scores of the references."""
+        """Learn probabilities, and with ``unknown`` what rejecting goes by, from scores of the references."""
+        from lnbnn.model.calibration import Calibration  # few models are calibrated
+
         found = self.held_out_scores(progress) if held_out is None else held_out
         if found is None:
             raise InvalidInputError(
@@ -337,25 +339,20 @@ class Model:
         used = can_be_held_out(places)
         if not used.any():
             raise InvalidInputError("calibration needs a class with at least two images; every class has one.")
-        self.calibrate_by((scores / self.score_scales()[:, None])[used], places[used])
-        if unknown:
-            assert self.calibration is not None
-            self.calibration = replace(self.calibration, unknown_prominence=self.unknown_prominence(progress))
+        self.calibration = Calibration.learn(
+            (scores / self.score_scales()[:, None])[used],
+            places[used],
+            unknown_by_class=self.unknown_by_class(progress) if unknown else None,
+        )
         self.n_changes = 0
 
-    def calibrate_by(self, scaled: NDArray[np.float64], places: NDArray[np.int64]) -> None:
-        """Learn the temperature from scores, divided by what belongs to the image, of images that were held out."""
-        from lnbnn.model.calibration import Calibration, fit_temperature
-
-        self.calibration = Calibration(fit_temperature(scaled, places))
-
     def calibrated(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log-probabilities of scores that were divided by what belongs to the image."""
+        """Log-probabilities of scores that were divided by what belongs to the image, as they are fused."""
         assert self.calibration is not None
-        return self.calibration.log_proba(scaled)
+        return self.calibration.log_softmax(scaled)
 
-    def unknown_prominence(self, progress: Progress = no_progress) -> NDArray[np.float64]:
-        """How far the best class stands out for each reference with its class left out."""
+    def unknown_by_class(self, progress: Progress = no_progress) -> tuple[NDArray[np.float64], ...]:
+        """How far the best class is above the others for each reference with its class left out, by class."""
         if len(self.references.classes) < 3:
             raise InvalidInputError("telling what is unknown needs at least three classes; the model has fewer.")
         scores = self.unknown_scores(progress)
@@ -363,9 +360,9 @@ class Model:
             raise InvalidInputError(
                 f"method {self.settings.method!r} cannot leave a class out, so it cannot tell what is unknown."
             )
-        from lnbnn.model.calibration import Calibration
+        from lnbnn.model.calibration import distinctions_by_class
 
-        return Calibration.prominence_of(scores, MAX_UNKNOWN)
+        return distinctions_by_class(scores, self.references.places, MAX_UNKNOWN)
 
     # ---- the folder ---------------------------------------------------------------------------------------------
 
