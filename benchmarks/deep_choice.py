@@ -211,14 +211,17 @@ def pooled(cells: list[ImageFeatures], mirrored: list[ImageFeatures] | None, tru
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     targets = np.eye(int(truth.max()) + 1)[np.resize(truth, len(rows))]
     targets -= targets.mean(axis=0)
-    best = (np.inf, targets[:n])
-    for penalty in (0.03, 0.1, 0.3, 1.0, 3.0):
-        inverse = np.linalg.inv(rows @ rows.T + penalty * np.eye(len(rows)))
-        weights = inverse @ targets
-        own = [np.arange(image, len(rows), n) for image in range(n)]  # an image leaves with its mirror image
-        left = np.stack([np.linalg.solve(inverse[np.ix_(pair, pair)], weights[pair])[0] for pair in own])
-        best = min(best, (float((left**2).sum()), targets[:n] - left), key=lambda found: found[0])
-    return best[1]
+    found = [left_out(rows, targets, penalty, n) for penalty in (0.03, 0.1, 0.3, 1.0, 3.0)]
+    return min(found, key=lambda answers: ((targets[:n] - answers) ** 2).sum())
+
+
+def left_out(rows: NDArray[Any], targets: NDArray[Any], penalty: float, n: int) -> NDArray[Any]:
+    """What least squares answers to the first n rows, each left out in turn, together with the rows n, 2n ... on."""
+    inverse = np.linalg.inv(rows @ rows.T + penalty * np.eye(len(rows)))
+    weights = inverse @ targets
+    own = [np.arange(image, len(rows), n) for image in range(n)]
+    errors = [np.linalg.solve(inverse[np.ix_(some, some)], weights[some])[0] for some in own]
+    return targets[:n] - np.stack(errors)
 
 
 def log_probabilities(scores: Any, truth: NDArray[Any]) -> NDArray[Any]:
@@ -270,7 +273,7 @@ def tabulate(results: Results) -> str:
         cells = [found[name][column] for name in used for column in COLUMNS]
         rows.append([trial, *(f"{right:.1f} ({nats:.3f})" for right, nats in cells)])
     sides = list(next(iter(results["cpu_ms"].values())))
-    times = [[f"`{name}`", *(f"{found[side]:.1f}" for side in sides)] for name, found in results["cpu_ms"].items()]
+    times = [[name, *(f"{found[side]:.1f}" for side in sides)] for name, found in results["cpu_ms"].items()]
     return table(" | ".join(header), rows) + "\n" + table(" | ".join(["CPU ms, long side", *sides]), times)
 
 

@@ -136,3 +136,43 @@ def test_a_process_is_watched():
     assert (done.text, done.peak_mib > 1, done.wall_s > 0, done.cpu_s > 0) == ("hello\n", True, True, True)
     with pytest.raises(SystemExit, match="ended with 3"):
         common.python("-c", "raise SystemExit(3)")
+
+
+@pytest.mark.parametrize("n_copies", [1, 2])
+def test_least_squares_in_closed_form_are_fits_without_the_image(n_copies):
+    pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    rows, targets = rng.normal(size=(7 * n_copies, 3)), rng.normal(size=(7 * n_copies, 2))
+    found = module_of("deep_choice").left_out(rows, targets, 0.3, 7)
+    for image in range(7):
+        others = np.arange(len(rows)) % 7 != image
+        known = rows[others]
+        fitted = np.linalg.solve(known.T @ known + 0.3 * np.eye(3), known.T @ targets[others])
+        assert np.allclose(found[image], rows[image] @ fitted)
+
+
+def test_neighbors_are_those_of_other_images():
+    pytest.importorskip("onnxruntime")
+    from lnbnn.indexes import make_index
+    from lnbnn.methods.matching import ids_of_image, image_of_id
+
+    images = [np.array(values, np.uint8).reshape(-1, 1) for values in ([10, 11, 12], [20, 13], [40])]
+    index = make_index("exact")
+    for number, rows in enumerate(images):
+        index.add(rows, np.array(ids_of_image(number, len(rows)), np.int64))
+    index.build()
+    found = module_of("deep_choice").neighbors(index, images, 2, 3)
+    assert [distances.tolist() for distances, _ in found] == [
+        [[9, 100], [4, 81], [1, 64]],
+        [[64, 81], [1, 4]],
+        [[400, 729]],
+    ]
+    assert [set(image_of_id(ids).ravel().tolist()) for _, ids in found] == [{1}, {0}, {1}]
+
+
+def test_class_means_are_those_of_other_images_of_other_classes():
+    pytest.importorskip("onnxruntime")
+    scores, truth = np.array([[9.0, 1.0], [7.0, 3.0], [2.0, 8.0], [4.0, 6.0]]), np.array([0, 0, 1, 1])
+    found = module_of("deep_choice").without_class_means(scores, truth)
+    # Class 0 gets 2 and 4 from images of class 1, which count only the other one of the two.
+    assert found.tolist() == [[9 - 3, 1 - 3], [7 - 3, 3 - 1], [2 - 4, 8 - 2], [4 - 2, 6 - 2]]
