@@ -13,6 +13,7 @@ import os
 import sys
 import tarfile
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -102,14 +103,23 @@ def answers_of(model, queries, train):
         found["reference_totals"] = model.reference_totals()
     try:
         model.calibrate(unknown=True)
-        found["false_accept_rates"] = model.false_accept_rates(found["scores"])
+        found["false_accept_rates"] = rates_before(model.fitted(), found["scores"])
     except ValueError:
         try:
             model.calibrate()
         except ValueError:
             return found
+    fitted = model.fitted()  # of an answer, the version before had what the temperature says
+    fitted.calibration = None if fitted.calibration is None else replace(fitted.calibration, confidence=None)
     found["probabilities"] = model.predict_proba(queries)
     return found
+
+
+def rates_before(model, scores):
+    """The rates by what the version before went by: how far an answer stands out, of all images together."""
+    from lnbnn.model.calibration import false_accept_rates, prominence
+
+    return false_accept_rates(prominence(scores), np.sort(prominence(model.unknown_scores())))
 
 
 def changed(model, extra):
