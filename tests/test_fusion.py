@@ -15,7 +15,7 @@ from synthetic import flat_image, grating_set, small_sift
 from lnbnn import NBNN, AffineNBNN, LateFusion, LocalNBNN
 from lnbnn.classifiers.cross_fitting import cross_fitted_scores
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.model.calibration import fit_fusion_weights, log_probabilities
+from lnbnn.model.calibration import corrected, fit_fusion_weights, log_probabilities
 from lnbnn.trust.evaluation import evaluate
 from lnbnn.trust.evidence import explain
 
@@ -44,8 +44,9 @@ def test_scores_are_the_formula(fusion):
         for weight, member in zip(fusion.weights_, fusion.estimators_, strict=True)
     )
     expected = np.exp(product) / np.exp(product).sum(axis=1, keepdims=True)
-    assert np.allclose(fusion.predict_proba(images), expected)
     assert np.allclose(fusion.decision_function(images), np.log(expected))
+    answers = corrected(np.log(expected), fusion.model_.calibration.confidence)
+    assert np.allclose(fusion.predict_proba(images), np.exp(answers))
     assert np.allclose(fusion.predict_proba(images).sum(axis=1), 1.0)
 
 

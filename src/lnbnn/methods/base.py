@@ -82,6 +82,13 @@ class Method(ABC):
     def scores(self, features: ImageFeatures) -> NDArray[np.float64]:
         """The score of each class for prepared features, higher is better; called from many threads."""
 
+    def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+        """What each descriptor adds to the score of each class, (n_descriptors, n_classes); of methods that can tell.
+
+        The NBNN family has sparse updates instead.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no patch scores")
+
     def held_out_scores(
         self, progress: Progress = no_progress, rows: Sequence[int] | None = None
     ) -> NDArray[np.float64] | None:

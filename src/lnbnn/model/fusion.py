@@ -217,10 +217,10 @@ class FusionModel(Model):
                 found = member.held_out_scores(progress, None if len(wanted) == len(rows) else wanted)
                 assert found is not None
                 scales = member.score_scales()[wanted, None]
-                scores[place, there] = self._widened(member, found / scales)
+                scores[place, there] = self.widened(member, found / scales)
         return HeldOut(ids, classes, scores)
 
-    def _widened(self, member: Model, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def widened(self, member: Model, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scores of a model's classes as scores of all; a class that it has no image of is the last."""
         own, classes = member.references.classes.tolist(), self.references.classes.tolist()
         if own == classes:
@@ -270,7 +270,7 @@ class FusionModel(Model):
         rows = _numbered(self.references)
         scores = np.full((len(self.members), len(rows), len(self.references.classes)), np.nan)
         for place, (member, found) in enumerate(zip(self.members, held_out, strict=True)):
-            scaled = self._widened(member, np.asarray(found) / member.score_scales()[:, None])
+            scaled = self.widened(member, np.asarray(found) / member.score_scales()[:, None])
             for key, own in _numbered(member.references).items():
                 if key in rows:
                     scores[place, rows[key]] = scaled[own]
@@ -354,7 +354,7 @@ class FusionModel(Model):
             return np.full(n_classes, -np.log(n_classes))
         prepared = member.method.prepare(features, member.normalizer)
         scaled = member.method.scores(prepared) / member.method.score_scale(len(prepared))
-        return member.calibrated(self._widened(member, scaled))
+        return member.calibrated(self.widened(member, scaled))
 
     def shares(self, image: ImageLike) -> list[tuple[float, Model]]:
         """The models with what one unit of each's scores for this image adds to the fused log-probabilities."""
@@ -408,7 +408,7 @@ class FusionModel(Model):
         for weight, member, scores in zip(self.weights, self.members, found, strict=True):
             if weight > 0.0:
                 rows, scaled = _numbered(member.references), scores / member.score_scales()[:, None]
-                known = member.calibrated(self._widened(member, scaled))
+                known = member.calibrated(self.widened(member, scaled))
                 unsure = np.full(n_classes, -np.log(n_classes))
                 log_probas.append(np.stack([known[rows[key]] if key in rows else unsure for key in keys]))
                 weights.append(weight)

@@ -118,7 +118,7 @@ def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, pro
 
     Parameters
     ----------
-    classifier : a fitted model of the NBNN family, or a fusion of such
+    classifier : a fitted model of a method that can leave its images out, or a fusion of such
     min_probability : float, default=0.3
         List an image as mislabeled if its label is at least this probably wrong; see :mod:`lnbnn.trust.mislabelled`.
     """
@@ -138,7 +138,9 @@ def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, pro
     answers, doubt = np.argmax(scores, axis=1), doubts(standard_scores(scaled), labels)
     suspects = []
     for place in np.flatnonzero((answers != labels) & (probabilities >= min_probability)):
-        image, closest = model.references[place], model.references[twins.place[place]]
+        twin = int(twins.place[place])  # -1: no neighbor was found
+        closest = model.references[twin if twin >= 0 else int(np.argmax(labels == answers[place]))]
+        image = model.references[place]
         figures = classes[answers[place]], float(probabilities[place]), float(doubt[place])
         suspects.append(Suspect(image.id, image.name, image.label, *figures, closest.id, closest.name, closest.label))
     return Audit(
@@ -153,12 +155,19 @@ def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, pro
 
 
 def _look_up(model: Model, progress: Progress) -> tuple[NDArray[np.float64], Twins]:
-    """Scores of each image without itself, and the image that is most like it; of a fusion, to its first method."""
+    """Scores of each image without itself, and the image that is most like it; of a fusion, to its first method that
+    looks for neighbors."""
     if isinstance(model, FusionModel):
         members = [_look_up(member, progress) for member in model.members]
-        return model.fused_scores([scores for scores, _ in members]), members[0][1]
+        fused = model.fused_scores([scores for scores, _ in members])
+        searching = [place for place, member in enumerate(model.members) if isinstance(member.method, MatchingMethod)]
+        place = searching[0] if searching else 0
+        return fused, members[place][1].of(model.references, model.members[place].references)
     if not isinstance(model.method, MatchingMethod):
-        raise InvalidInputError(f"method {model.settings.method!r} cannot look up its images without themselves.")
+        scores = model.held_out_scores(progress)
+        if scores is None:
+            raise InvalidInputError(f"method {model.settings.method!r} cannot look up its images without themselves.")
+        return scores, _alike(model, scores)
     method, n_classes = model.method, len(model.method.references.classes)
     places = {image.id: place for place, image in enumerate(method.references)}
 
@@ -181,6 +190,24 @@ class Twins:
     place: NDArray[np.int64]
     share: NDArray[np.float64]
     is_copy: NDArray[np.bool_]
+
+    def of(self, images: References, known: References) -> Twins:
+        """The same for a longer list of images, of which some are not known."""
+        rows = {image.id: row for row, image in enumerate(images)}
+        result = Twins(np.full(len(images), -1), np.zeros(len(images)), np.zeros(len(images), np.bool_))
+        for row, image in enumerate(known):
+            twin = int(self.place[row])
+            result.place[rows[image.id]] = rows[known[twin].id] if twin >= 0 else -1
+            result.share[rows[image.id]], result.is_copy[rows[image.id]] = self.share[row], self.is_copy[row]
+        return result
+
+
+def _alike(model: Model, scores: NDArray[np.float64]) -> Twins:
+    """Of a method without neighbors: the surest image of the suggested class. Copies are not looked for."""
+    answers, places = scores.argmax(axis=1), model.references.places
+    surest = [int(np.argmax(np.where(places == c, scores[:, c], -np.inf))) for c in range(scores.shape[1])]
+    n = len(places)
+    return Twins(np.array([surest[answer] for answer in answers]), np.zeros(n), np.zeros(n, np.bool_))
 
 
 def _twin(

@@ -16,6 +16,7 @@ from lnbnn.model.fusion import FusionModel
 from lnbnn.model.model import Model
 from lnbnn.reading.extraction import ImageLike
 from lnbnn.references import Reference
+from lnbnn.scoring import Updates
 from lnbnn.trust.matches import Matches, Photo, find_matches, photos_of
 from lnbnn.trust.photos import image_digest
 
@@ -85,41 +86,91 @@ class Evidence:
 def explain(classifier: Classifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
     """The evidence in an image for a class (by default the answer), alone or against another class, by label or name.
 
-    Of a fusion, the descriptors of all its methods that have patch matches, each by its share of the fused score; the
-    others speak for the picture as a whole: they count in the ranking.
+    Of a fusion, the descriptors of all its methods whose scores are sums over patches, each by its share of the fused
+    score; the others speak for the picture as a whole: they count in the ranking.
     """
     model = classifier.fitted()
     shares: list[tuple[float, Model]] = model.shares(image) if isinstance(model, FusionModel) else [(1.0, model)]
     classes = classifier.fitted_classes().tolist()
-    parts = []
-    totals = np.zeros(len(classes))
-    for share, member in shares:
-        features = member.features(image)
-        if isinstance(member.method, MatchingMethod):
-            features = member.method.query_features(features)
-            parts.append((share, features, member.method.updates_of(member.method.vectors(features)), member))
-            totals += share * parts[-1][2].totals(len(classes))
-        elif len(features):
-            totals -= share * member.method.scores(features)
-    if not parts:
+    if not any(member.method.has_patch_evidence for _, member in shares):
         method = shares[0][1].settings.method
         raise InvalidInputError(f"method {method!r} has no patch matches to show; use local-nbnn or nbnn.")
-    if not any(len(features) for _, features, *_ in parts):
+    parts: list[_Part] = []
+    scores = np.zeros(len(classes))
+    for share, member in shares:
+        features = member.features(image)
+        if not len(features):
+            continue
+        if member.method.has_patch_evidence:
+            parts.append(_part(share, member, features))
+            own = parts[-1].scores
+        else:
+            own = share * member.method.scores(features)
+        scores += model.widened(member, own) if isinstance(model, FusionModel) else own
+    if not parts:
         raise InvalidInputError("the picture has no descriptors (flat or too small): there is no evidence to show.")
-    ranking = classifier.ranking(0.0 - totals)
+    ranking = classifier.ranking(scores)
     label, against = model.references.named([ranking[0][0] if label is None else label, against])
     place = _place(classes, label)
     other = None if against is None else _place(classes, against)
     if other == place:
         raise InvalidInputError(f"label and against are the same class, {label!r}; name two.")
-    support = np.concatenate([share * -updates.of_class(place) for share, _, updates, _ in parts])
+    support = np.concatenate([part.says(label) for part in parts])
     if other is not None:
-        support = support + np.concatenate([share * updates.of_class(other) for share, _, updates, _ in parts])
-    features = parts[0][1] if len(parts) == 1 else _side_by_side([features for _, features, *_ in parts])
-    matches = [find_matches(member, part, updates, place, other, share) for share, part, updates, member in parts]
+        support = support - np.concatenate([part.says(against) for part in parts])
+    features = parts[0].features if len(parts) == 1 else _side_by_side([part.features for part in parts])
+    matches = [part.matches(label, against) for part in parts if part.updates is not None]
     digest = image_digest(image)
     itself = next((known for known in model.references if digest and known.digest == digest), None)
     return Evidence(label, against, support, support_map(features, support), features, ranking, tuple(matches), itself)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What the descriptors of an image say to one model."""
+
+    share: float
+    member: Model
+    features: ImageFeatures
+    table: NDArray[np.float64] | None
+    """What each says for each class; None for the NBNN family, whose ``updates`` are sparse."""
+    updates: Updates | None
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """The sums, for each class of the model."""
+        if self.updates is not None:
+            return self.share * (0.0 - self.updates.totals(len(self.member.references.classes)))
+        assert self.table is not None
+        return self.share * np.asarray(self.table.sum(axis=0))
+
+    def says(self, label: Any) -> NDArray[np.float64]:
+        """What each descriptor says for a class; nothing for one that the model has no image of."""
+        place = self._place(label)
+        if place is None:
+            return np.zeros(len(self.features))
+        if self.updates is not None:
+            return self.share * -self.updates.of_class(place)
+        assert self.table is not None
+        return self.share * self.table[:, place]
+
+    def matches(self, label: Any, against: Any) -> Matches:
+        """The patches of labeled images that speak for a class, and against another."""
+        assert self.updates is not None
+        places = self._place(label), None if against is None else self._place(against)
+        return find_matches(self.member, self.features, self.updates, *places, share=self.share)
+
+    def _place(self, label: Any) -> int | None:
+        classes = self.member.references.classes.tolist()
+        return classes.index(label) if label in classes else None
+
+
+def _part(share: float, member: Model, features: ImageFeatures) -> _Part:
+    method = member.method
+    if isinstance(method, MatchingMethod):
+        features = method.query_features(features)
+        return _Part(share, member, features, None, method.updates_of(method.vectors(features)))
+    return _Part(share, member, features, method.patch_scores(features), None)
 
 
 def _side_by_side(parts: list[ImageFeatures]) -> ImageFeatures:

@@ -113,7 +113,12 @@ class PhotoMatches:
 
 
 def find_matches(
-    model: Model, features: ImageFeatures, updates: Updates, place: int, against: int | None = None, share: float = 1.0
+    model: Model,
+    features: ImageFeatures,
+    updates: Updates,
+    place: int | None,
+    against: int | None = None,
+    share: float = 1.0,
 ) -> Matches:
     """The matches behind the updates of a model of the NBNN family, for the class at a place, or against another.
 
@@ -129,6 +134,8 @@ def find_matches(
             rows = np.flatnonzero(support)
             ids = _nearest_of_class(method, vectors, wanted)[rows]
             found.append((rows, ids, support[rows], np.full(len(rows), side, np.int8)))
+    if not found:  # the model has no image of the classes in question
+        found.append((np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int8)))
     rows, ids, support, sides = (np.concatenate(column) for column in zip(*found, strict=True))
     return Matches(features, model.descriptor, method.references, rows, ids, support, sides)
 
