@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from quick import quick
 from sklearn.exceptions import NotFittedError
 from synthetic import flat_image, grating_set, small_sift
 
 from lnbnn import ImageFeatures, LateFusion, LocalNBNN
 from lnbnn.classifiers import CLASSIFIERS
+from lnbnn.classifiers.trained import PooledRidge
 from lnbnn.errors import InvalidInputError
 from lnbnn.methods.matching import MatchingMethod
 from lnbnn.params import resolve
@@ -170,7 +172,29 @@ def test_unfitted():
         explain(LocalNBNN(), query())
 
 
-@pytest.mark.parametrize("method", sorted({*CLASSIFIERS} - {*WITH_EVIDENCE}))
+def test_evidence_of_ridge_regression_adds_up_to_its_score():
+    images, labels = grating_set()
+    classifier = PooledRidge(descriptor=small_sift(), alpha=0.1).fit(images, labels)
+    scores = classifier.decision_function([query()])[0]
+    evidence = explain(classifier, query(), label=labels[0], against=labels[-1])
+    assert np.isclose(evidence.support.sum(), scores[0] - scores[-1], atol=1e-5)
+    assert np.isclose(evidence.map.sum(), evidence.support.sum())
+    assert evidence.photos == ()  # no labeled image speaks by itself
+    assert [label for label, _ in evidence.ranking] == [label for label, _ in classifier.ranking(scores)]
+
+
+def test_evidence_of_a_fusion_with_ridge_regression_adds_up_to_its_log_odds():
+    images, labels = grating_set(n_images=3)
+    members = [("cells", quick(LocalNBNN, stop_confidence=None)), ("head", PooledRidge(descriptor=small_sift()))]
+    fusion = LateFusion(members, n_jobs=1).fit(images, labels)
+    scores = fusion.decision_function([query()])[0]
+    evidence = explain(fusion, query(), label=labels[0], against=labels[-1])
+    assert np.isclose(evidence.support.sum(), scores[0] - scores[-1], atol=1e-4)
+    assert len(evidence.support) == 2 * 36
+    assert {photo.image.label for photo in evidence.photos} == {labels[0], labels[-1]}
+
+
+@pytest.mark.parametrize("method", sorted({*CLASSIFIERS} - {*WITH_EVIDENCE, "pooled-ridge"}))
 def test_a_method_without_patch_matches_says_so(method):
     classifier = resolve(CLASSIFIERS, method, "method")(descriptor=small_sift(), n_jobs=1).fit(*grating_set())
     with pytest.raises(InvalidInputError, match=f"method '{method}' has no patch matches to show"):

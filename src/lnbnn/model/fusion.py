@@ -19,7 +19,7 @@ from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods import FUSION
 from lnbnn.methods.base import Progress, no_progress
 from lnbnn.model.batches import TABLE, read_joint_batch, write_batch
-from lnbnn.model.calibration import Calibration, fit_confidence, fit_fusion_weights, fuse
+from lnbnn.model.calibration import Calibration, fit_confidence, fit_fusion_weights, fit_temperature, fuse
 from lnbnn.model.folder import Snapshot, batch_folder, read_json
 from lnbnn.model.intake import Intake
 from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
@@ -248,7 +248,7 @@ class FusionModel(Model):
             raise InvalidInputError("calibration needs a class with at least two images; every class has one.")
         for member, scores in zip(self.members, self.held_out.scores, strict=True):
             there = used & ~np.isnan(scores[:, 0])
-            member.calibration = Calibration.learn(scores[there], places[there])
+            member.calibration = Calibration(fit_temperature(scores[there], places[there]))
         self.weights = self._learned_weights()
         self.calibration = Calibration(None, confidence=fit_confidence(self.cross_fitted()[used], places[used]))
         self.n_changes = 0
