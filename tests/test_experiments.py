@@ -1,8 +1,7 @@
 """The paper's experiments: results by hand, parts that are kept, and every experiment run on a few images."""
 
-import hashlib
 import json
-from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,16 @@ from typer.testing import CliRunner
 from lnbnn.classifiers.kernels import LocalNBNNKernel
 from lnbnn.cli import app
 from lnbnn.data.folder import scan_folder
+from lnbnn.descriptors.dense_sift import DenseSIFT
 from lnbnn.descriptors.root_sift import RootSIFT
 from lnbnn.errors import InvalidInputError
 from lnbnn.lab import EXPERIMENTS, Experiment, Lab, Part, get_experiment, of_classes
 from lnbnn.lab.base import markdown_table, mean_sd
 from lnbnn.lab.figure_k import summarize as summarize_k
 from lnbnn.lab.figure_scaling import growth
+from lnbnn.lab.lab import made_of
 from lnbnn.lab.parts import accuracy, full_params, kernel_part, per_class, responses_part
+from lnbnn.lab.provenance import part_digest
 from lnbnn.lab.records import read_record
 from lnbnn.lab.reproduce import chosen_settings, reproduce, start_in_background
 from lnbnn.lab.table1 import summarize as summarize_table1
@@ -100,7 +102,7 @@ def test_a_run_that_was_stopped_goes_on(lab):
     assert told[-1].seconds_left == 0.0
     assert len(calls) == 2
     assert record.seeds == [0, 1]
-    assert record.settings == {"k": 1, "dataset": "gratings"}
+    assert record.settings == {"k": 1, "dataset": "gratings", "data": lab.data_is}
 
 
 def test_splits_are_listed_and_disjoint(lab):
@@ -318,32 +320,76 @@ def test_a_part_is_computed_again_when_asked(lab):
     assert str(told[0]).startswith("[1/1] counted, split 0: ")
 
 
-def test_keys_of_parts_do_not_change(lab):
-    """Parts kept by a version before are found: the key is this, and times add the code and the machine to it."""
-    params = full_params("local-nbnn", {})
-    plain = Part("every-k", {"n_train": 4, "seed": 0, "params": params}, None)
-    key = json.dumps(["0.1.0", "gratings", 18, "every-k", plain.settings], sort_keys=True)
-    name = f"every-k-4-images-split-0-{hashlib.sha256(key.encode()).hexdigest()[:12]}.npz"
-    if __version__ == "0.1.0":
-        assert lab.path(plain).name == name
-    assert lab.path(replace(plain, timed=True)) != lab.path(plain)
-
-
 def test_another_version_of_a_descriptor_is_another_part(lab, monkeypatch):
-    nested = Part("x", {"members": {"a": ["nbnn", {"descriptor": "root-sift"}]}}, None)
+    nested = Part("x", {"members": {"a": ["nbnn", {"descriptor": "dense-sift"}]}}, None)
     none = Part("x", {"members": {"a": ["nbnn", {"k": 1}]}}, None)
     before = lab.path(nested), lab.path(none)
-    monkeypatch.setattr(RootSIFT, "version", 7)
+    monkeypatch.setattr(DenseSIFT, "version", 7)
     assert lab.path(nested) != before[0]
     assert lab.path(none) == before[1]
 
 
-def test_times_are_found_again_by_the_same_code_only(lab, monkeypatch):
-    part = Part("x", {}, None, timed=True)
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("lnbnn.lab.lab.__version__", Part("x", {}, None)), ("lnbnn.lab.lab.code_of", Part("x", {}, None))]
+    + [(f"lnbnn.lab.lab.{name}", Part("x", {}, None, timed=True)) for name in ("versions", "cpu_name", "whole_code")],
+)
+def test_another_version_or_code_is_another_part(lab, monkeypatch, name, part):
     before = lab.path(part)
     assert lab.path(part) == before
-    monkeypatch.setattr("lnbnn.lab.lab._code_digest", lambda: "other code")
+    monkeypatch.setattr(name, "2" if name.endswith("__") else lambda *_: "other")
     assert lab.path(part) != before
+
+
+def test_other_images_are_another_part(lab, tmp_path):
+    part = Part("x", {"seed": 0}, None)
+    names = {lab.path(part).name, Lab("other", lab.data, tmp_path / "runs").path(part).name}
+    names.add(Lab("gratings", lab.data.take(range(17)), tmp_path / "runs").path(part).name)
+    with open(lab.data.paths[0], "ab") as file:
+        file.write(b"x")
+    names.add(Lab("gratings", lab.data, tmp_path / "runs").path(part).name)
+    assert len(names) == 4
+
+
+def test_a_part_says_what_it_was_made_with(lab, monkeypatch):
+    monkeypatch.setattr("lnbnn.lab.provenance.commit", lambda: "abc1234")
+    part = counted([], seed=1, params={"descriptor": "root-sift"})
+    for _ in range(2):  # computed, then read
+        made = made_of(lab.get(part))
+        assert (made["commit"], made["descriptors"]) == ("abc1234", {"root-sift": RootSIFT.version})
+        assert made["versions"]["numpy"] == np.__version__
+        assert date.fromisoformat(made["date"]) <= datetime.now(UTC).date()
+
+
+def test_a_record_lists_the_commits_of_its_parts(lab, monkeypatch):
+    for commit, seed in (("first", 0), ("second", 1)):
+        monkeypatch.setattr("lnbnn.lab.provenance.commit", lambda commit=commit: commit)
+        lab.get(counted([], seed=seed))
+    third = counted([], seed=2)
+    record = lab.run(sum_of([counted([], seed=seed) for seed in (0, 1)] + [third]), {}, command="x")
+    assert [(group["commit"], list(group["parts"].values())) for group in record.parts] == [
+        ("first", ["counted, split 0"]),
+        ("second", ["counted, split 1", "counted, split 2"]),
+    ]
+    assert list(record.parts[1]["parts"])[1] == part_digest(third)
+    assert record.settings["data"]["n_images"] == 18
+    assert record.settings["data"]["images_per_class"] == [6, 6]
+
+
+def test_a_part_of_code_that_was_not_committed_is_computed_again_once_it_is(lab, monkeypatch):
+    calls = []
+    part = counted(calls)
+    for module in ("lab", "provenance"):
+        monkeypatch.setattr(f"lnbnn.lab.{module}.commit", lambda: "abc-dirty")
+    lab.get(part)
+    lab.get(part)
+    assert len(calls) == 1
+    for module in ("lab", "provenance"):
+        monkeypatch.setattr(f"lnbnn.lab.{module}.commit", lambda: "abd")
+    with pytest.raises(InvalidInputError, match="no part of sum is finished"):
+        lab.run(sum_of([part]), {}, command="", finished=True)
+    assert made_of(lab.get(part))["commit"] == "abd"
+    assert len(calls) == 2
 
 
 def test_splits_of_some_classes_are_those_of_all(lab):

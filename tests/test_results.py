@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from PIL import Image
 from lnbnn.errors import InvalidInputError
 from lnbnn.lab import EXPERIMENTS, get_experiment
 from lnbnn.lab.records import make_record, read_record, results_digest, write_record
+from lnbnn.lab.staleness import differences
 
 HERE = Path(__file__).resolve().parent.parent
 RECORDS = sorted((HERE / "results").glob("*.json"))
@@ -33,30 +33,34 @@ def test_record_is_whole(path):
     assert record.machine["cores"] >= 1
 
 
-def test_a_record_names_the_commit_of_the_code(tmp_path, monkeypatch):
-    """A change of the code since the commit shows; new records and pages, which a run writes itself, do not."""
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_no_record_is_of_code_that_was_not_committed(path):
+    assert "-dirty" not in path.read_text(encoding="utf-8"), f"commit, then run: {read_record(path).command}"
 
-    def git(*words):
-        user = ("-c", "user.name=x", "-c", "user.email=x@example.org")
-        return subprocess.run(["git", *user, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
-    def commit():
-        return make_record("x", "x", settings={}, seeds=[], results={}, seconds=1.0).commit
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_a_record_is_of_todays_settings_or_says_what_is_stale(path):
+    if path.stem.startswith("deep"):
+        pytest.importorskip("onnxruntime")
+    record, tables = read_record(path), _write_tables()
+    found = differences(record, tables.experiment_of(path.stem))
+    is_listed = path.stem in tables.STALE["stale"] or path.stem in tables.STALE["older"]
+    if found or not record.parts:
+        assert is_listed, f"{path.stem}: {found}; run '{record.command}', or list it in results/stale.toml"
+    else:
+        assert not is_listed, f"{path.stem} is up to date: take it off results/stale.toml"
 
-    for name in ("src/code.py", "results/old.json", "docs/page.md", "README.md"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("1")
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    monkeypatch.chdir(tmp_path / "src")
-    head = git("rev-parse", "--short", "HEAD").strip()
-    assert commit() == head
-    for name in ("results/new.json", "results/old.json", "docs/page.md", "README.md"):
-        (tmp_path / name).write_text("2")
-    assert commit() == head
-    (tmp_path / "src" / "code.py").write_text("2")
-    assert commit() == f"{head}-dirty"
+
+def test_stale_records_are_there_and_their_tables_say_so():
+    tables = _write_tables()
+    stale, older = tables.STALE["stale"], tables.STALE["older"]
+    names = [*stale, *older]
+    assert len(set(names)) == len(names)
+    assert set(names) <= {path.stem for path in RECORDS}
+    assert tables.stale_note(["table2"]) == ""
+    assert tables.stale_note(["growth", "table2"]) == f"\nStale: `growth`, {stale['growth']}.\n"
+    for block in ("growth", "deep"):
+        assert "\nStale: `" in tables.render(block)
 
 
 def test_there_are_records():
@@ -101,7 +105,8 @@ def test_pictures_of_experiments_are_drawn_from_the_records(name):
 
 
 def test_write_then_read(tmp_path):
-    record = make_record("x", "command", settings={"k": 10}, seeds=[0], results={"accuracy": 1.0}, seconds=2.0)
+    fields = {"settings": {"k": 10}, "seeds": [0], "results": {"accuracy": 1.0}, "seconds": 2.0}
+    record = make_record("x", "command", commit="abc", parts=[{"commit": "abd"}], **fields)
     write_record(tmp_path / "x.json", record)
     assert read_record(tmp_path / "x.json") == record
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]

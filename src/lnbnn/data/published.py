@@ -37,7 +37,7 @@ class PublishedSet:
     background : str
         The class of pictures of no class, which is left out.
     n_classes, n_images : int
-        How many there are: without the background, or images with it where ``counts_background``.
+        How many there are: without the background, but for the ``n_background`` images that the publisher counts.
     page, url : str
         The publisher's page, and the address of the first of ``archives``.
     archives : tuple of Archive
@@ -60,7 +60,12 @@ class PublishedSet:
     archives: tuple[Archive, ...]
     unpacked_bytes: int
     variable: str
-    counts_background: bool = False
+    n_background: int = 0
+
+    @property
+    def n_without_background(self) -> int:
+        """How many images its classes have."""
+        return self.n_images - self.n_background
 
 
 def find_set(kind: PublishedSet, path: str | os.PathLike[str] | None = None) -> Path:

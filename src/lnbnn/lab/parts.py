@@ -33,12 +33,13 @@ def responses_part(method: str, split: dict[str, int], params: Settings) -> Part
     index, shape (n_images, 5, n_classes); ``n_descriptors`` and ``n_reference_descriptors`` that were asked for;
     ``truth`` and ``labels``.
     """
-    return Part(f"{method}-responses", {**split, "params": full_params(method, params)}, partial(_responses, method))
+    settings = {**split, "method": method, "params": full_params(method, params)}
+    return Part(f"{method}-responses", settings, _responses)
 
 
-def _responses(method: str, lab: Lab, settings: Settings) -> Outcome:
+def _responses(lab: Lab, settings: Settings) -> Outcome:
     train, test = lab.split_of(settings)
-    classifier = lab.fit(method, settings["params"], train)
+    classifier = lab.fit(settings["method"], settings["params"], train)
 
     def work(vectors: NDArray[np.generic], own: range | None) -> NDArray[np.float64]:
         return np.append(totals_by_cell(classifier.matching_, vectors, own, levels=2), len(vectors))
