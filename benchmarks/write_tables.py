@@ -38,7 +38,7 @@ def render(name: str) -> str:
         text: str = importlib.import_module(OF_MANY[name]).render(lambda name: (used.append(name), read(name))[1])
         return text + stale_note(used)
     if name == "methods":  # the same table elsewhere
-        return render("table2").partition("\n\n")[0] + "\n"
+        return render("table2").partition("\n\n")[0] + "\n" + stale_note(["table2"])
     record = read(name)
     if record is None:
         return ""
@@ -46,9 +46,22 @@ def render(name: str) -> str:
     text = experiment.tabulate(record.results)
     seeds = ", ".join(map(str, record.seeds))
     text += experiment.source.format(f"`{record.command}`, splits {seeds}: [record](../results/{name}.json)")
-    if name in EXPERIMENTS and experiment.draw:
+    text += part_note(record)
+    if experiment.name in EXPERIMENTS and experiment.draw:
         text += f"\n![{experiment.title}](../results/{name}.png)\n"
     return text + stale_note([name])
+
+
+def part_note(record: RunRecord) -> str:
+    """A line on the images, if they are a part of the published set."""
+    data = record.settings.get("data", {})
+    if data.get("n_images", 0) >= data.get("n_images_published", 0):
+        return ""
+    least, most = data["images_per_class"]
+    return (
+        f"\nOn a part of the set: {data['n_images']:,} of {data['n_images_published']:,} images, {least} to {most} per "
+        f"class.\n"
+    )
 
 
 def stale_note(names: list[str]) -> str:

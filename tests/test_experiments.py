@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from lnbnn.classifiers.kernels import LocalNBNNKernel
 from lnbnn.cli import app
-from lnbnn.data.folder import scan_folder
+from lnbnn.data.folder import LabelledImages, scan_folder
 from lnbnn.descriptors.dense_sift import DenseSIFT
 from lnbnn.descriptors.root_sift import RootSIFT
 from lnbnn.errors import InvalidInputError
@@ -21,16 +21,19 @@ from lnbnn.lab.base import markdown_table, mean_sd
 from lnbnn.lab.figure_k import summarize as summarize_k
 from lnbnn.lab.figure_scaling import growth
 from lnbnn.lab.lab import made_of
-from lnbnn.lab.parts import accuracy, full_params, kernel_part, per_class, responses_part
+from lnbnn.lab.parts import accuracy, full_params, kernel_part, per_class, responses_part, scores_part
 from lnbnn.lab.provenance import part_digest
 from lnbnn.lab.records import read_record
 from lnbnn.lab.reproduce import chosen_settings, reproduce, start_in_background
 from lnbnn.lab.table1 import summarize as summarize_table1
 from lnbnn.lab.table1 import tabulate as tabulate_table1
+from lnbnn.lab.table2 import PAPER as PAPER2
 from lnbnn.lab.table2 import SETTINGS as TABLE2
 from lnbnn.lab.table2 import plan as plan_table2
+from lnbnn.lab.table2 import row_of as row_of_table2
 from lnbnn.lab.table2 import summarize as summarize_table2
 from lnbnn.lab.table2 import tabulate as tabulate_table2
+from lnbnn.params import preset_params
 from lnbnn.trust.figures import save_figure
 from lnbnn.version import __version__
 
@@ -135,61 +138,84 @@ def test_mean_sd_and_table():
     assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
 
 
-def test_table2_by_hand():
+def table2_outcomes(n_train=15):
+    """Two splits: a method whose whole image is right and whose quarter is wrong, and kernels that are or are not."""
     right, wrong = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])
-    truth, seconds = np.array([1, 0]), np.array(2.0)
-    split = {"n_train": 15, "n_test": 15}
+    kept = {"truth": np.array([1, 0]), "seconds": np.array(2.0)}
     outcomes = []
     for seed in (0, 1):
-        cells = np.stack([-right if seed else wrong, right], axis=1)  # of the whole image, then of a cell
-        arrays = {"truth": truth, "totals": cells, "seconds": seconds}
-        outcomes.append((Part("local-nbnn-responses", split | {"seed": seed}, None), arrays))
-        for machine, scores in (("logistic", right), ("svm", wrong)):
-            settings = split | {"seed": seed, "machine": machine}
-            arrays = {"truth": truth, "scores": scores, "seconds": seconds}
-            outcomes.append((Part("local-nbnn-kernel", settings, None), arrays))
-    ignored = {"machine": "svm", "params": {"scale_weight": 0.0}}
-    arrays = {"truth": truth, "scores": right, "seconds": seconds}
-    outcomes.append((Part("local-nbnn-kernel", split | {"seed": 0} | ignored, None), arrays))
-    outcomes.append(
-        (Part("spm-hard", split | {"seed": 0}, None), {"truth": truth, "scores": wrong, "seconds": seconds})
-    )
-    results = summarize_table2({}, outcomes)
+        split = {"n_train": n_train, "n_test": 15, "seed": seed}
+        responses = responses_part("local-nbnn", split, {"scale_weight": 0.0})
+        outcomes.append((responses, kept | {"totals": np.stack([-right, -wrong], axis=1)}))
+        for how, scores in (({"machine": "svm", "blend": 0.0}, wrong), ({"response": "unit", "levels": 2}, right)):
+            outcomes.append((kernel_part("local-nbnn-kernel", how, responses), kept | {"scores": scores}))
+    sizes = responses_part("local-nbnn", split, {"scale_weight": 0.25})
+    outcomes.append((kernel_part("local-nbnn-kernel", {"machine": "svm"}, sizes), kept | {"scores": right}))
+    paper = scores_part("local-nbnn", split, preset_params("paper"))
+    outcomes.append((paper, kept | {"scores": np.array([[0.0, 1.0], [0.0, 1.0]])}))
+    outcomes.append((scores_part("spm-hard", split, {}), kept | {"scores": wrong}))
+    return outcomes
+
+
+def test_table2_by_hand():
+    results = summarize_table2({}, table2_outcomes())
     rows = results["columns"]["15"]
-    assert rows["local-nbnn-kernel"]["accuracy"] == [100.0, 100.0]
-    assert rows["local-nbnn-kernel, svm"]["accuracy"] == [0.0, 0.0]
-    assert rows["local-nbnn-kernel, svm, sizes ignored"]["accuracy"] == [100.0]
-    assert rows["local-nbnn"]["accuracy"] == [100.0, 100.0]
+    assert {name: row["accuracy"] for name, row in rows.items()} == {
+        "local-nbnn": [100.0, 100.0],
+        "local-nbnn-kernel": [0.0, 0.0],
+        "local-nbnn-kernel + blend, logistic regression, quarters": [100.0, 100.0],
+        "local-nbnn-kernel + sizes, blend": [100.0],
+        "local-nbnn, the authors' grid": [50.0],
+        "spm-hard": [0.0],
+    }
+    assert rows["local-nbnn, the authors' grid"]["per_class"] == [0.0, 1.0]
     assert (rows["spm-hard"]["mean"], rows["spm-hard"]["sd"]) == (0.0, None)
-    assert rows["local-nbnn"]["per_class"] == [1.0, 1.0]
-    table = tabulate_table2(results).splitlines()
-    assert table[2] == "| `local-nbnn` | 100.0 ± 0.0 | 2 | 66.1 ± 1.1 |"
-    assert table[3] == "| `spm-hard` | 0.0 | 1 | 62.5 ± 0.9 |"
-
-
-def test_table2_has_five_splits_and_both_columns():
-    parts = plan_table2(TABLE2)
-    local = [part.settings for part in parts if part.kind == "local-nbnn-kernel"]
-    assert sorted({(settings["n_train"], settings["seed"]) for settings in local}) == [
-        (n_train, seed) for n_train in (15, 30) for seed in range(5)
+    assert tabulate_table2(results).splitlines()[2:] == [
+        "| `local-nbnn` | 100.0 ± 0.0 | 2 | 66.1 ± 1.1 |",
+        "| `local-nbnn, the authors' grid` | 50.0 | 1 | 66.1 ± 1.1 |",
+        "| `spm-hard` | 0.0 | 1 | 62.5 ± 0.9 |",
+        "| `local-nbnn-kernel` | 0.0 ± 0.0 | 2 | suggested only |",
+        "| `local-nbnn-kernel + blend, logistic regression, quarters` | 100.0 ± 0.0 | 2 |  |",
+        "| `local-nbnn-kernel + sizes, blend` | 100.0 | 1 |  |",
     ]
-    sizes = {part.settings["params"]["scale_weight"] for part in parts if part.kind == "local-nbnn-responses"}
-    assert sizes == {0.25, 0.0}
-    slow = {part.settings["seed"] for part in parts if part.kind == "nbnn-kernel"}
-    assert slow == {0, 1, 2}
+
+
+def test_table2_of_the_other_set_has_its_own_figures():
+    results = summarize_table2({}, table2_outcomes(n_train=30)) | {"dataset": "caltech256-quick"}
+    assert tabulate_table2(results).splitlines()[2] == "| `local-nbnn` | 100.0 ± 0.0 | 2 | 40.1 |"
+
+
+def test_table2_has_the_papers_rows_on_five_splits_and_both_columns():
+    rows = {}
+    for part in plan_table2(TABLE2):
+        rows.setdefault(row_of_table2(part), []).append((part.settings["n_train"], part.settings["seed"]))
+    assert set(PAPER2["caltech101"]) == set(PAPER2["caltech256"]) <= set(rows)
+    for name, splits in rows.items():
+        slow = name.startswith("nbnn") or name.endswith("grid")
+        assert sorted(splits) == [(n, seed) for n in (15, 30) for seed in range(3 if slow else 5)], name
+    for part in plan_table2(TABLE2):  # what the paper's rows are made with
+        if (row := row_of_table2(part)) in PAPER2["caltech101"] and not row.startswith("spm"):
+            assert part.settings["params"]["scale_weight"] == 0.0
+            assert (part.settings.get("blend"), part.settings.get("levels")) in ((None, None), (0.0, 1))
 
 
 def test_table1_by_hand():
     truth = np.array([0, 1])
     right, wrong = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
+    kept = Part("log-odds", {"pictures": "longest side 128"}, None)
     arrays = {"truth": truth, "nbnn": right, "all": right, "positive": wrong, "increments": np.array([2.0, 0.5])}
-    results = summarize_table1({}, [(None, arrays)])
-    assert results["accuracy"] == {"nbnn": [100.0], "all": [100.0], "positive": [50.0]}
-    assert results["positive_less_all"] == -50.0
-    assert results["all_increments_answer_as_nbnn"] == 1.0
-    assert tabulate_table1(results).splitlines()[3] == (
-        "| positive increments only | 0.5 | 55.0 | 50.0 | 55.6 ± 1.17 |"
-    )
+    other = {"truth": truth, "nbnn": right, "all": wrong, "positive": right, "increments": np.array([2.0, 1.5])}
+    results = summarize_table1({}, [(kept, arrays), (Part("log-odds", {"pictures": "128 x 128"}, None), other)])
+    assert results["longest side 128"]["accuracy"] == {"nbnn": [100.0], "all": [100.0], "positive": [50.0]}
+    assert results["longest side 128"]["positive_less_all"] == -50.0
+    assert results["longest side 128"]["all_increments_answer_as_nbnn"] == 1.0
+    assert results["128 x 128"]["all_increments_answer_as_nbnn"] == 0.5
+    assert tabulate_table1(results).splitlines()[2:] == [
+        "| 128 x 128 | full NBNN | 2.0 | 101 | 50.0 | 55.2 ± 0.97 |",
+        "| 128 x 128 | positive increments only | 1.5 | 55.0 | 100.0 | 55.6 ± 1.17 |",
+        "| longest side 128 | full NBNN | 2.0 | 101 | 100.0 | 55.2 ± 0.97 |",
+        "| longest side 128 | positive increments only | 0.5 | 55.0 | 50.0 | 55.6 ± 1.17 |",
+    ]
 
 
 def test_best_k_by_hand():
@@ -419,10 +445,21 @@ def test_reproduce_from_python(lab, tmp_path):
 def test_settings_of_the_first_splits_and_of_one_column():
     table2 = get_experiment("table2")
     settings = chosen_settings(table2, splits=1, train=30)
-    assert (settings["seeds"], settings["seeds_nbnn"], settings["n_train"]) == ([0], [0], [30])
+    assert (settings["seeds"], settings["seeds_slow"], settings["n_train"]) == ([0], [0], [30])
     assert table2.settings["seeds"] == [0, 1, 2, 3, 4]
     with pytest.raises(InvalidInputError, match="table2 has columns of 15 or 30 images; got 7"):
         chosen_settings(table2, train=7)
+
+
+def test_columns_that_the_images_are_too_few_for_are_left_out():
+    table2, told = get_experiment("table2"), []
+    twenty = LabelledImages(("x",) * 60, ("a",) * 20 + ("b",) * 40)
+    assert chosen_settings(table2, images=twenty, note=told.append)["n_train"] == [15]
+    assert told == ["30 training images per class: left out, the smallest class has 20 images."]
+    thirty = LabelledImages(("x",) * 71, ("a",) * 31 + ("b",) * 40)
+    assert chosen_settings(table2, images=thirty)["n_train"] == [15, 30]
+    with pytest.raises(InvalidInputError, match=r"trains on 15 images per class or more.* smallest class has 15"):
+        chosen_settings(table2, images=LabelledImages(("x",) * 15, ("a",) * 15))
 
 
 def test_a_process_in_the_background_writes_its_log(tmp_path):

@@ -6,8 +6,9 @@ from functools import partial
 
 import pytest
 
+from lnbnn.data.folder import LabelledImages
 from lnbnn.lab import Part, get_experiment
-from lnbnn.lab.provenance import code_of, commit_of
+from lnbnn.lab.provenance import code_of, commit_of, data_of
 
 MODULE = """
 from helper import double
@@ -61,6 +62,21 @@ def test_code_of_the_experiments_is_that_of_their_methods():
     """Pyramids do not change with the matching methods, nor these with the pyramids."""
     parts = {part.kind: part for part in get_experiment("table2").plan(get_experiment("table2").settings)}
     assert len({code_of(parts[kind]) for kind in ("spm-hard", "local-nbnn-responses", "nbnn-responses")}) == 3
+
+
+def test_a_part_of_a_published_set_says_so(tmp_path):
+    paths = [tmp_path / label / f"{number}.jpg" for label, n in (("a", 2), ("b", 3)) for number in range(n)]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"12")
+    images = LabelledImages(tuple(map(str, paths)), ("a", "a", "b", "b", "b"))
+    found = data_of("caltech256", images)
+    digest = found.pop("digest")
+    assert found == {"n_classes": 2, "n_images": 5, "images_per_class": [2, 3], "n_images_published": 29780}
+    assert data_of("caltech256", images.take([4, 2, 0, 1, 3]))["digest"] == digest  # in any order
+    assert data_of("caltech256", LabelledImages(images.paths, ("a", "b", "b", "b", "b")))["digest"] != digest
+    assert "n_images_published" not in data_of("mine", images)
+    assert data_of("", LabelledImages((), ())) == {}
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,16 +52,32 @@ def test_a_record_is_of_todays_settings_or_says_what_is_stale(path):
         assert not is_listed, f"{path.stem} is up to date: take it off results/stale.toml"
 
 
-def test_stale_records_are_there_and_their_tables_say_so():
-    tables = _write_tables()
-    stale, older = tables.STALE["stale"], tables.STALE["older"]
-    names = [*stale, *older]
+def test_stale_records_are_there_and_listed_once():
+    stale = _write_tables().STALE
+    names = [*stale["stale"], *stale["older"]]
     assert len(set(names)) == len(names)
     assert set(names) <= {path.stem for path in RECORDS}
-    assert tables.stale_note(["table2"]) == ""
-    assert tables.stale_note(["growth", "table2"]) == f"\nStale: `growth`, {stale['growth']}.\n"
-    for block in ("growth", "deep"):
-        assert "\nStale: `" in tables.render(block)
+
+
+def test_tables_of_stale_records_say_so(monkeypatch):
+    tables = _write_tables()
+    monkeypatch.setitem(tables.STALE, "stale", {})
+    before = {block: tables.render(block) for block in ("growth", "deep", "methods")}
+    old = {"growth": "old", "deep-15": "old", "deep-30": "old", "table2": "too old"}
+    monkeypatch.setitem(tables.STALE, "stale", old)
+    assert tables.render("growth") == before["growth"] + "\nStale: `growth`, old.\n"
+    assert tables.render("deep") == before["deep"] + "\nStale: `deep-15`, `deep-30`, old.\n"
+    assert tables.render("methods") == before["methods"] + "\nStale: `table2`, too old.\n"
+
+
+def test_a_table_says_what_part_of_the_set_it_is_of():
+    tables = _write_tables()
+    record = read_record(RECORDS[0])
+    data = {"n_images": 6240, "n_images_published": 29780, "images_per_class": [20, 26]}
+    said = tables.part_note(replace(record, settings={"data": data}))
+    assert said == "\nOn a part of the set: 6,240 of 29,780 images, 20 to 26 per class.\n"
+    assert tables.part_note(replace(record, settings={"data": data | {"n_images": 29780}})) == ""
+    assert tables.part_note(replace(record, settings={})) == ""
 
 
 def test_there_are_records():

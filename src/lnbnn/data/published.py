@@ -94,4 +94,6 @@ def load_set(kind: PublishedSet, path: str | os.PathLike[str] | None = None) -> 
     notes = images.notes
     if n_others := is_ours.count(False):
         notes += (f"{n_others} picture{'s' if n_others > 1 else ''} not named as {kind.title}'s: left out",)
+    if len(kept) < kind.n_without_background:
+        notes += (f"a part of {kind.title}: {len(kept):,} of {kind.n_without_background:,} images",)
     return images.take(kept, notes)

@@ -91,12 +91,19 @@ class Lab:
         return np.random.default_rng(seed).permutation(sorted(set(self.data.labels))).tolist()
 
     def fit(
-        self, method: str, params: Settings, images: LabelledImages, *, keep_features: bool = True, **changes: Any
+        self,
+        method: str,
+        params: Settings,
+        images: LabelledImages,
+        *,
+        keep_features: bool = True,
+        read: Callable[[str], Any] = str,
+        **changes: Any,
     ) -> Any:
-        """A method fitted to images. ``changes`` are of the parameters."""
+        """A method fitted to images, as ``read`` gives them. ``changes`` are of the parameters."""
         classifier = resolve(CLASSIFIERS, method, "method")(**{**params, "n_jobs": self.n_jobs, **changes})
         store = self.store if keep_features else None
-        return classifier.fit(images.paths, images.labels, store=store, progress=self.progress)
+        return classifier.fit([read(path) for path in images.paths], images.labels, store=store, progress=self.progress)
 
     def ask(self, work: Callable[[_Item], Any], items: Sequence[_Item]) -> list[Any]:
         """``work`` for each query image, side by side, with progress."""
@@ -177,6 +184,7 @@ class Lab:
             on_part(PartStatus(part, place + 1, len(parts), kept[place], seconds, left))
         results = experiment.summarize(settings, outcomes)
         if experiment.paper:
+            results["dataset"] = self.dataset
             results["splits"] = self._describe_splits(parts)
             results["peak_memory_mib"] = round(max(float(outcome["peak_mib"]) for _, outcome in outcomes))
         return make_record(

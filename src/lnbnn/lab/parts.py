@@ -66,7 +66,7 @@ def kernel_part(kernel: str, params: Settings, responses: Part) -> Part:
     ``chosen`` holds C and the weight of the method's own scores.
     """
     chosen = resolve(CLASSIFIERS, kernel, "method")(**params)
-    own = {name: getattr(chosen, name) for name in ("response", "machine", "levels")}
+    own = {name: getattr(chosen, name) for name in ("response", "machine", "levels", "blend")}
 
     def compute(lab: Lab, settings: Settings) -> Outcome:
         kept = lab.get(responses)
@@ -74,7 +74,8 @@ def kernel_part(kernel: str, params: Settings, responses: Part) -> Part:
         rows = partial(response_rows, response=settings["response"], n_cells=n_cells)
         known = rows(kept["reference_totals"], kept["n_reference_descriptors"])
         seed = chosen.random_state
-        trained = train_machines(*known, kept["labels"], machine=settings["machine"], seed=seed)
+        how = {"machine": settings["machine"], "blend": settings["blend"], "seed": seed}
+        trained = train_machines(*known, kept["labels"], **how)
         return {
             "truth": kept["truth"],
             "totals": kept["totals"][:, 0],
