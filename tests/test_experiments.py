@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from lnbnn.descriptors.root_sift import RootSIFT
 from lnbnn.errors import InvalidInputError
 from lnbnn.lab import EXPERIMENTS, Experiment, Lab, Part, get_experiment, of_classes
 from lnbnn.lab.base import markdown_table, mean_sd
-from lnbnn.lab.figure_k import summarize as summarize_k
 from lnbnn.lab.figure_scaling import growth
 from lnbnn.lab.lab import made_of
 from lnbnn.lab.parts import accuracy, full_params, kernel_part, per_class, responses_part, scores_part
@@ -34,10 +32,7 @@ from lnbnn.lab.table2 import row_of as row_of_table2
 from lnbnn.lab.table2 import summarize as summarize_table2
 from lnbnn.lab.table2 import tabulate as tabulate_table2
 from lnbnn.params import preset_params
-from lnbnn.trust.figures import save_figure
 from lnbnn.version import __version__
-
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
 @pytest.fixture
@@ -216,17 +211,6 @@ def test_table1_by_hand():
         "| longest side 128 | full NBNN | 2.0 | 101 | 100.0 | 55.2 ± 0.97 |",
         "| longest side 128 | positive increments only | 0.5 | 55.0 | 50.0 | 55.6 ± 1.17 |",
     ]
-
-
-def test_best_k_by_hand():
-    totals = np.zeros((2, 2, 2))
-    totals[:, 0] = [[1.0, 0.0], [1.0, 0.0]]  # k = 1 says class 1 twice
-    totals[:, 1] = [[0.0, 1.0], [1.0, 0.0]]  # k = 7 is right
-    arrays = {"truth": np.array([0, 1]), "totals": totals}
-    assert summarize_k({"n_neighbors": [1, 7]}, [(None, arrays)]) == {
-        "accuracy": {"1": [50.0], "7": [100.0]},
-        "best_k": 7,
-    }
 
 
 @pytest.mark.parametrize(
@@ -424,15 +408,6 @@ def test_splits_of_some_classes_are_those_of_all(lab):
     whole, part = lab.split_of(settings), lab.split_of(settings, some)
     assert [of_classes(side, some) for side in whole] == list(part)
     assert sorted(lab.shuffled_classes(1)) == sorted(set(lab.data.labels))
-
-
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if get_experiment(name).draw])
-def test_figures_are_drawn_from_the_records(name, tmp_path):
-    record = read_record(RESULTS / f"{name}.json")
-    figure = get_experiment(name).draw(record.results)
-    assert figure.axes[0].get_xlabel()
-    save_figure(figure, tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
 def test_reproduce_from_python(lab, tmp_path):

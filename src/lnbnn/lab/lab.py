@@ -97,7 +97,7 @@ class Lab:
         images: LabelledImages,
         *,
         keep_features: bool = True,
-        read: Callable[[str], Any] = str,
+        read: Callable[[str], Any] = lambda path: path,
         **changes: Any,
     ) -> Any:
         """A method fitted to images, as ``read`` gives them. ``changes`` are of the parameters."""

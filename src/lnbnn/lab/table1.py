@@ -5,7 +5,6 @@ The paper's pictures are of 128 x 128 pixels; they are run so, squeezed, and wit
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,7 +53,11 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     """NBNN, all increments, and the positive ones, from the same searches."""
     train, test = lab.split_of(settings)
     side = settings["params"]["descriptor_params"]["longest_side"]
-    read = partial(squeezed, side=side) if settings["pictures"] == f"{side} x {side}" else str
+    is_squeezed = settings["pictures"] == f"{side} x {side}"
+
+    def read(path: str) -> Any:
+        return squeezed(path, side) if is_squeezed else path
+
     classifier = lab.fit("nbnn-log-odds", settings["params"], train, read=read)
     n_classes = len(classifier.classes_)
 

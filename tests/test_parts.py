@@ -1,0 +1,204 @@
+"""Parts that several experiments share, by hand: responses with each image left out, kernels on them, times."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tiny_lab import PLAIN, TinyLab, image
+
+from lnbnn.lab import figure_computation, figure_scaling, parts
+from lnbnn.lab.base import Part
+from lnbnn.lab.parts import kernel_part, response_rows, responses_part, scores_part, timed_totals
+from lnbnn.scoring import Updates
+
+SPLIT = {"n_train": 2, "n_test": 1, "seed": 0}
+LINE = {"a": [image((1, 0)), image((4, 0))], "b": [image((2, 0)), image((7, 0))]}
+ASKED = {"a": [image((0, 0))], "b": [image((9, 0))]}
+
+
+@pytest.fixture
+def line(tmp_path):
+    """Reference descriptors at 1 and 4 (class a), 2 and 7 (class b); queries at 0 (a) and 9 (b)."""
+    return TinyLab(tmp_path, LINE, ASKED)
+
+
+def test_responses_by_hand(line):
+    found = line.get(responses_part("local-nbnn", SPLIT, PLAIN | {"n_neighbors": 1}))
+    # k = 1. The query at 0 finds a at 1, then b at 4: a is 1 - 4. The one at 9 finds b at 4, then a at 25.
+    assert found["totals"][:, 0].tolist() == [[-3.0, 0.0], [0.0, -21.0]]
+    assert (found["truth"].tolist(), found["labels"].tolist()) == ([0, 1], [0, 0, 1, 1])
+    # Each reference with itself left out: 1 finds b at 1, then a at 9; 4 finds b at 4, then 9; 2 finds a at 1, then 4;
+    # 7 finds a at 9, then b at 25.
+    assert found["reference_totals"][:, 0].tolist() == [[0.0, -8.0], [0.0, -5.0], [-3.0, 0.0], [-16.0, 0.0]]
+    assert (found["n_descriptors"].tolist(), found["n_reference_descriptors"].tolist()) == ([1, 1], [1, 1, 1, 1])
+    assert found["totals"].shape == (2, 5, 2)
+
+
+def test_quarters_by_hand(tmp_path):
+    # Alike but for the place: top right and bottom left. Three quarters of an image without descriptors are zero.
+    train = {"a": [image((1, 0), xy=(0.9, 0.1))], "b": [image((9, 0), xy=(0.1, 0.9))]}
+    lab = TinyLab(tmp_path, train, {"a": [image((1, 0), xy=(0.9, 0.1))]})
+    found = lab.get(responses_part("nbnn", SPLIT, PLAIN | {"location_weight": 1.0}))
+    whole, *quarters = found["totals"][0]
+    assert whole[0] == 0.0 < whole[1]
+    assert np.array_equal(quarters[1], whole)
+    assert not np.any([quarters[0], quarters[2], quarters[3]])
+
+
+def test_rows_of_responses_by_hand():
+    totals = np.array([[[-3.0, -1.0], [-4.0, 3.0]]])
+    own, rows = response_rows(totals, np.array([2]), "mean", 2)
+    assert own.tolist() == [[1.0, -1.0]]  # of the whole image, standardized, higher is better
+    assert rows.tolist() == [[-1.5, -0.5, -2.0, 1.5]]
+    assert response_rows(totals, np.array([2]), "mean", 1)[1].tolist() == [[-1.5, -0.5]]
+
+
+def kept_responses(lab, monkeypatch):
+    """Responses of which the references' say the class plainly, and the queries' are swapped."""
+    labels = np.repeat([0, 1], 6)
+    known = np.where(np.eye(2)[labels], -5.0, -1.0) + np.linspace(0.0, 0.1, 24).reshape(12, 2)
+    kept = {"labels": labels, "truth": np.array([0, 1]), "n_descriptors": np.array([1, 1])}
+    kept |= {"reference_totals": np.repeat(known[:, None], 5, axis=1), "n_reference_descriptors": np.ones(12, int)}
+    kept |= {"totals": np.repeat(np.array([[-1.0, -5.0], [-5.0, -1.0]])[:, None], 5, axis=1)}
+    responses = responses_part("local-nbnn", SPLIT, PLAIN)
+    monkeypatch.setattr(lab, "get", lambda part: kept if part is responses else pytest.fail("another part"))
+    return responses
+
+
+@pytest.mark.parametrize(
+    "how", [{"machine": "svm", "blend": 0.0}, {"machine": "logistic"}, {"response": "unit", "levels": 2}]
+)
+def test_a_kernel_learns_from_the_references_and_scores_the_queries(line, monkeypatch, how):
+    part = kernel_part("local-nbnn-kernel", how, kept_responses(line, monkeypatch))
+    found = part.compute(line, part.settings)
+    assert np.argmax(found["scores"], axis=1).tolist() == [1, 0]  # swapped: what the queries' responses say
+    assert found["totals"].tolist() == [[-1.0, -5.0], [-5.0, -1.0]]
+    assert found["truth"].tolist() == [0, 1]
+    if how.get("blend") == 0.0:
+        assert found["chosen"][1] == 0.0
+
+
+def test_kernels_use_as_many_cells_as_they_have_levels(line, monkeypatch):
+    seen = []
+    train = parts.train_machines
+    monkeypatch.setattr(
+        parts, "train_machines", lambda own, rows, *a, **k: seen.append(rows.shape) or train(own, rows, *a, **k)
+    )
+    responses = kept_responses(line, monkeypatch)
+    for levels in (1, 2):
+        part = kernel_part("local-nbnn-kernel", {"levels": levels}, responses)
+        part.compute(line, part.settings)
+    assert seen == [(12, 2), (12, 10)]
+
+
+def test_scores_of_a_method_by_hand(line):
+    found = line.get(scores_part("nbnn", SPLIT, PLAIN))
+    assert found["truth"].tolist() == [0, 1]
+    assert found["scores"].tolist() == [[-1.0, -4.0], [-25.0, -4.0]]  # the nearest of each class, less is better
+
+
+class Clock:
+    """CPU time that passes only when told."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(parts.time, "process_time", lambda: self.now)
+
+    def spend(self, seconds, result=None):
+        self.now += seconds
+        return result
+
+
+def test_only_search_and_scoring_are_timed(monkeypatch, line):
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(parts, "features_of", lambda path, *_: clock.spend(7.0, path))
+    told = []
+    line.progress = lambda *words: told.append(words) or clock.spend(3.0)
+    costs = {"x": 0.25, "y": 0.5}
+
+    def updates(path):
+        return clock.spend(costs[path], Updates(np.array([[-1.0], [-2.0]]), np.array([[0], [1]])))
+
+    classifier = SimpleNamespace(updates=updates, descriptor_=None, classes_=["a", "b"])
+    totals, seconds = timed_totals(classifier, ["x", "y"], line, "asking")
+    assert seconds.tolist() == [0.25, 0.5]
+    assert totals.tolist() == [[-1.0, -2.0], [-1.0, -2.0]]
+    assert told == [("asking", 1, 2), ("asking", 2, 2)]
+
+
+def test_a_sweep_sets_the_knob_of_the_index(line, monkeypatch):
+    pytest.importorskip("pyflann_ibeis")
+    checks = []
+
+    def timed(classifier, paths, lab, stage):
+        checks.append([index.checks for index, _ in classifier.matching_.indexes()])
+        right, wrong = np.array([[-2.0, 0.0], [0.0, -2.0]]), np.array([[-2.0, 0.0], [-2.0, 0.0]])
+        return (right if checks[-1][0] == 8 else wrong), np.array([0.002, 0.004])
+
+    monkeypatch.setattr(figure_computation, "timed_totals", timed)
+    sweep = ["nbnn", "flann", "checks", [4, 8]]
+    (part,) = figure_computation.plan(SPLIT | {"params": PLAIN, "sweeps": [sweep]})
+    found = part.compute(line, part.settings)
+    assert checks == [[4, 4], [8, 8]]
+    assert found["accuracy"].tolist() == [50.0, 100.0]
+    assert found["image_seconds"].tolist() == [[0.002, 0.004]] * 2
+
+
+def test_milliseconds_of_the_sweeps_are_medians():
+    names = {"method": "nbnn", "index": "flann", "knob": "checks", "values": [4, 8]}
+    arrays = {
+        "accuracy": np.array([50.0, 60.126]),
+        "image_seconds": np.array([[0.001, 0.002, 0.9], [0.003, 0.003, 0.9]]),
+    }
+    (curve,) = figure_computation.summarize({}, [(Part("sweep", names, None), arrays)])["curves"]
+    assert curve == names | {"accuracy": [50.0, 60.13], "cpu_ms": [2.0, 3.0]}
+    table = figure_computation.tabulate({"curves": [curve]}).splitlines()
+    assert table[3] == "| `nbnn` | `flann` | checks 8 | 60.1 | 3.0 |"
+
+
+def scaling_outcomes():
+    """NBNN takes 10 ms a class; Local NBNN 4 ms at 2 classes and 5 ms at 4."""
+    for method, index, seconds in (("local-nbnn", "faiss", [0.004, 0.005]), ("nbnn", "flann", [0.02, 0.04])):
+        part = Part("classes", {"method": method, "index": index, "index_params": {}}, None)
+        image_seconds = np.array([[second, second, 9.0] for second in seconds])
+        yield part, {"n_classes": np.array([2, 4]), "image_seconds": image_seconds}
+
+
+def test_scaling_by_hand():
+    results = figure_scaling.summarize({}, list(scaling_outcomes()))
+    local, nbnn = results["curves"]
+    assert (local["cpu_ms"], nbnn["cpu_ms"]) == ([4.0, 5.0], [20.0, 40.0])
+    assert nbnn["exponent"] == 1.0
+    assert results["nbnn_to_local_at_the_right_end"] == {"local-nbnn faiss": 8.0}
+    table = figure_scaling.tabulate(results).splitlines()
+    assert table[0] == "| method | index | 2 classes | 4 classes | grows as n^p, p | times NBNN's speed |"
+    assert table[3] == "| `nbnn` | `flann` | 20.0 ms | 40.0 ms | 1.00 |  |"
+
+
+def test_scaling_asks_the_same_images_of_the_first_two_classes(tmp_path, monkeypatch):
+    train = {label: [image((place, 0)), image((place, 9))] for place, label in enumerate("abcd")}
+    lab = TinyLab(tmp_path, train, {label: [image((place, 0))] for place, label in enumerate("abcd")})
+    monkeypatch.setattr(lab, "shuffled_classes", lambda seed: list("cadb"))
+    asked = []
+
+    def timed(classifier, paths, lab, stage):
+        asked.append((list(classifier.classes_), [one.descriptors[0, 0] for one in paths], stage))
+        return None, np.full(len(paths), 0.5)
+
+    monkeypatch.setattr(figure_scaling, "timed_totals", timed)
+    runs = [["nbnn", "exact", {}]]
+    (part,) = figure_scaling.plan(SPLIT | {"n_classes": [2, 3, 9], "params": PLAIN, "runs": runs})
+    found = part.compute(lab, part.settings)
+    assert found["n_classes"].tolist() == [2, 3]
+    assert asked == [(["a", "c"], [0, 2], "2 classes"), (["a", "c", "d"], [0, 2], "3 classes")]
+    assert found["image_seconds"].tolist() == [[0.5, 0.5]] * 2
+
+
+@pytest.mark.parametrize("module", [figure_computation, figure_scaling])
+def test_curves_are_drawn_as_they_are(module):
+    curve = {"method": "nbnn", "index": "flann", "knob": "checks", "values": [4, 8], "accuracy": [50.0, 60.0]}
+    curve |= {"cpu_ms": [20.0, 40.0], "n_classes": [2, 4], "exponent": 1.0}
+    (axes,) = module.draw({"curves": [curve]}).axes
+    x, y = ("cpu_ms", "accuracy") if module is figure_computation else ("n_classes", "cpu_ms")
+    assert list(axes.lines[0].get_xdata()) == curve[x]
+    assert list(axes.lines[0].get_ydata()) == curve[y]

@@ -1,0 +1,40 @@
+"""A lab for experiments worked by hand: a split of given features in place of pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lnbnn.data.folder import LabelledImages
+from lnbnn.features import ImageFeatures
+from lnbnn.lab import Lab
+from lnbnn.lab.parts import full_params
+
+PLAIN = {"index": "exact", "location_weight": 0.0, "scale_weight": 0.0, "query_budget": None}
+
+
+def image(*vectors: tuple[int, int], xy: tuple[float, float] = (0.5, 0.5)) -> ImageFeatures:
+    """An image whose descriptors are these vectors of two 8-bit numbers."""
+    n = len(vectors)
+    return ImageFeatures(np.array(vectors, np.uint8), np.full((n, 2), xy, np.float32), np.full(n, 16.0), (100, 80))
+
+
+def plain_params(method: str, **changes: object) -> dict[str, object]:
+    """All parameters of a method of the NBNN family whose distances are those of the vectors alone."""
+    return full_params(method, PLAIN | changes)
+
+
+class TinyLab(Lab):
+    """A lab whose every split is the one given: features by class."""
+
+    def __init__(self, runs, train: dict[str, list[ImageFeatures]], test: dict[str, list[ImageFeatures]]) -> None:
+        super().__init__("tiny", LabelledImages((), ()), runs, n_jobs=1)
+        self.split = tuple(
+            LabelledImages(
+                tuple(one for images in side.values() for one in images),
+                tuple(label for label, images in side.items() for _ in images),
+            )
+            for side in (train, test)
+        )
+
+    def split_of(self, settings, classes=None):
+        return self.split
