@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from lnbnn import FeatureStore, LateFusion
+from lnbnn import LateFusion
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.data.folder import LabelledImages
 from lnbnn.descriptors import make_descriptor
@@ -145,11 +145,6 @@ def make(recipe: Any) -> Any:
     if isinstance(recipe, dict):
         return LateFusion([(name, make(inner)) for name, inner in recipe.items()])
     return resolve(CLASSIFIERS, recipe[0], "method")(**recipe[1])
-
-
-def store_for(lab: Lab, params: Settings) -> FeatureStore | None:
-    """Where features are kept: those of a network; others take less to make than to read."""
-    return lab.store if params["descriptor"].startswith("deep") else None
 
 
 def python(*words: object) -> Any:

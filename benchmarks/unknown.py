@@ -8,7 +8,7 @@ Draws docs/images/unknown.png.
 from typing import Any
 
 import numpy as np
-from common import benchmark, grouped, mean_of, parts_over, store_for, table
+from common import benchmark, grouped, mean_of, parts_over, table
 
 from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings, of_classes
 from lnbnn.lab.axes import BLUE, RED, new_plot
@@ -22,7 +22,7 @@ QUICK: Settings = {"presets": ["balanced"], "seeds": [0], "n_known": 4, "n_train
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """Shares of unknown images accepted, of known ones accepted, and of known ones accepted with the right answer."""
     rates, params = settings["rates"], settings["params"]
-    store = store_for(lab, params)
+    store = lab.store_for(params)
     known = set(lab.shuffled_classes(settings["seed"])[: settings["n_known"]])
     train, test = lab.split_of(settings)
     model = lab.fit("local-nbnn", params, of_classes(train, known), keep_features=store is not None)

@@ -11,7 +11,11 @@ from lnbnn.lab.records import RunRecord, read_record
 
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (HERE / "docs").glob("*.md")))
-OF_MANY = {"presets": "caltech101", "deep": "deep"}  # blocks made from several records, by a function ``render``
+OF_MANY = {
+    "presets": "caltech101",
+    "deep": "deep",
+    "differences": "differences",
+}  # blocks made from several records, by a function ``render``
 
 STALE = tomllib.loads((HERE / "results" / "stale.toml").read_text(encoding="utf-8"))
 
@@ -67,7 +71,7 @@ def part_note(record: RunRecord) -> str:
 def stale_note(names: list[str]) -> str:
     """A line on those of the records that are stale, or nothing."""
     said: dict[str, list[str]] = {}
-    for name in names:
+    for name in dict.fromkeys(names):
         if name in STALE["stale"]:
             said.setdefault(STALE["stale"][name], []).append(f"`{name}`")
     return "".join(f"\nStale: {', '.join(records)}, {what}.\n" for what, records in said.items())

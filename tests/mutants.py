@@ -1,6 +1,6 @@
 """Plant bugs, one at a time, and see whether the tests notice: `make mutants`.
 
-Each bug of tests/mutants.toml goes into a copy of the project, in which the tests named with it are run until one fails.
+Each bug of tests/mutants.toml goes into a copy of the project; the tests named with it are run there until one fails.
 Before that they are run without any bug. Ends with exit code 1 if a bug that should be seen is not, beyond 5 in 100.
 
     python tests/mutants.py                 # all of them

@@ -18,9 +18,13 @@ def test_a_file_appears_at_the_end(tmp_path):
 
 
 def test_a_file_that_failed_leaves_nothing(tmp_path):
-    with pytest.raises(KeyboardInterrupt), atomic_path(tmp_path / "x.txt") as partial:
-        partial.write_text("half")
-        raise KeyboardInterrupt
+    def fail():
+        with atomic_path(tmp_path / "x.txt") as partial:
+            partial.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,11 +4,21 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tiny_lab import PLAIN, TinyLab, image
+from tiny_lab import PLAIN, TinyLab, grating_lab, image
 
+from lnbnn.classifiers.kernels import LocalNBNNKernel
 from lnbnn.lab import figure_computation, figure_scaling, parts
 from lnbnn.lab.base import Part
-from lnbnn.lab.parts import kernel_part, response_rows, responses_part, scores_part, timed_totals
+from lnbnn.lab.parts import (
+    accuracy,
+    full_params,
+    kernel_part,
+    per_class,
+    response_rows,
+    responses_part,
+    scores_part,
+    timed_totals,
+)
 from lnbnn.scoring import Updates
 
 SPLIT = {"n_train": 2, "n_test": 1, "seed": 0}
@@ -202,3 +212,46 @@ def test_curves_are_drawn_as_they_are(module):
     x, y = ("cpu_ms", "accuracy") if module is figure_computation else ("n_classes", "cpu_ms")
     assert list(axes.lines[0].get_xdata()) == curve[x]
     assert list(axes.lines[0].get_ydata()) == curve[y]
+
+
+@pytest.mark.parametrize(
+    ("times", "exponent", "exact"),
+    [(lambda n: 3.0 * n, 1.0, "linear_error"), (lambda n: 2.0 + np.log(n), None, "log_error")],
+)
+def test_growth_by_hand(times, exponent, exact):
+    n = np.array([2.0, 4.0, 8.0, 16.0])
+    found = figure_scaling.growth(n, times(n))
+    other = {"linear_error": "log_error", "log_error": "linear_error"}[exact]
+    assert found[exact] == 0.0
+    assert found[other] > 0.05
+    assert found["exponent"] < 0.5 if exponent is None else found["exponent"] == exponent
+
+
+def test_accuracy_by_hand():
+    # Class 0: one of two right; class 1: one of one. The mean over the classes is 75 %.
+    scores, truth = np.array([[2.0, 1.0], [0.0, 1.0], [0.0, 3.0]]), np.array([0, 0, 1])
+    assert accuracy(scores, truth) == 75.0
+    assert per_class(scores, truth).tolist() == [0.5, 1.0]
+
+
+def test_a_changed_default_is_another_part():
+    params = full_params("local-nbnn", {"n_neighbors": 3})
+    assert params["n_neighbors"] == 3
+    assert params["location_weight"] == 1.6
+    assert params["descriptor_params"]["longest_side"] == 300
+    assert "n_probes" in params["index_params"]
+
+
+@pytest.mark.parametrize("machine", ["logistic", "svm"])
+def test_kernel_part_scores_as_the_kernel_itself(tmp_path, machine):
+    lab = grating_lab(tmp_path)
+    params = {"index": "exact", "descriptor_params": {"bin_sizes": [4], "step_px": 7, "longest_side": 48}}
+    split = {"n_train": 4, "n_test": 2, "seed": 0}
+    arrays = lab.get(
+        kernel_part("local-nbnn-kernel", {"machine": machine}, responses_part("local-nbnn", split, params))
+    )
+    train, test = lab.split_of({"n_train": 4, "n_test": 2, "seed": 0})
+    kernel = LocalNBNNKernel(machine=machine, **params).fit(train.paths, train.labels)
+    assert arrays["totals"] == pytest.approx(kernel.totals(test.paths), rel=1e-5)
+    assert arrays["scores"] == pytest.approx(kernel.decision_function(test.paths), rel=1e-3, abs=1e-3)
+    assert accuracy(-arrays["totals"], arrays["truth"]) == 100.0

@@ -5,6 +5,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -78,6 +79,50 @@ def test_a_table_says_what_part_of_the_set_it_is_of():
     assert said == "\nOn a part of the set: 6,240 of 29,780 images, 20 to 26 per class.\n"
     assert tables.part_note(replace(record, settings={"data": data | {"n_images": 29780}})) == ""
     assert tables.part_note(replace(record, settings={})) == ""
+
+
+def test_what_does_not_reproduce_is_told_with_the_figures_of_the_records():
+    differences_of = importlib.import_module("differences").render
+    columns = {
+        "15": {"spm-hard": {"mean": 64.5, "sd": 1.0}, "spm-soft": {"mean": 70.0, "sd": 1.0}},
+        "30": {"spm-hard": {"mean": 70.3, "sd": 1.25}, "local-nbnn": {"mean": 71.0, "sd": 3.0}},
+    }
+    flann = {"index": "flann", "n_classes": [2, 101]}
+    found = {
+        "table2": {"columns": columns},
+        "figure-computation": {
+            "curves": [
+                {"method": "nbnn", "index": "flann", "values": [1, 4], "cpu_ms": [120.4, 300.0]},
+                {"method": "local-nbnn", "index": "flann", "values": [1024, 4096], "cpu_ms": [232.0, 815.0]},
+            ]
+        },
+        "figure-scaling": {
+            "curves": [flann | {"method": "nbnn", "exponent": 1.0}, flann | {"method": "local-nbnn", "exponent": 0.25}],
+            "nbnn_to_local_at_the_right_end": {"local-nbnn flann": 32.4, "local-nbnn faiss": 122.0},
+        },
+        "table1": {
+            "longest side 128": {
+                "accuracy": {"all": [62.0, 63.0], "positive": [64.0, 64.0]},
+                "increments": {"positive": 50.5},
+                "positive_less_all": 1.5,
+            }
+        },
+        "figure-k": {"accuracy": {"10": [64.0], "15": [65.0], "150": [65.4, 65.6], "400": [63.0]}},
+    }
+    records = {name: SimpleNamespace(results=results) for name, results in found.items()}
+    text = differences_of(records.get)
+    assert "it is below: 71.0 against 64.5 and 70.3" in text
+    assert "stronger than theirs by 2.0 and 4.0 points" in text
+    assert "120 ms against 232 and 815 ms" in text
+    assert "32 times at 101 classes, FLANN against FLANN" in text
+    assert "NBNN's time grows as n^1.00, Local NBNN's as n^0.25" in text
+    assert "62.5 and 64.0, 50.5 of them: positive ones alone are better by 1.5" in text
+    assert "64.0 at 10, 65.0 to 65.5 from 15 to 150, 63.0 at 400" in text
+    assert "| 1.2 to 3.0 |" in text
+    setup = {"hard pyramid, six scales every 8 px": {"accuracy": [64.0, 65.0]}}
+    setup["hard pyramid, three scales every 3 px"] = {"accuracy": [62.0, 62.0]}
+    records["paper-setup-15"] = SimpleNamespace(results=setup)
+    assert "Of what: six scales every 8 px 64.5; three scales every 3 px 62.0" in differences_of(records.get)
 
 
 def test_there_are_records():

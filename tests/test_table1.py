@@ -8,7 +8,7 @@ from PIL import Image
 from tiny_lab import TinyLab, image, plain_params
 
 from lnbnn.lab import Part, get_experiment, table1
-from lnbnn.lab.table1 import compute, squeezed
+from lnbnn.lab.table1 import compute, squeezed, summarize, tabulate
 
 # Points of a 127 x 127 grid: 127 is the unit length of 8-bit descriptors. The query lies on class a.
 TRAIN = {"a": [image((0, 0))], "b": [image((127, 0))], "c": [image((127, 127))]}
@@ -73,3 +73,22 @@ def test_both_kinds_of_picture_are_planned_on_every_split():
         (kind, seed) for kind in ("128 x 128", "longest side 128") for seed in (0, 1, 2)
     ]
     assert all(isinstance(part, Part) and part.settings["params"]["scale_weight"] == 0.0 for part in parts)
+
+
+def test_the_table_by_hand():
+    truth = np.array([0, 1])
+    right, wrong = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
+    kept = Part("log-odds", {"pictures": "longest side 128"}, None)
+    arrays = {"truth": truth, "nbnn": right, "all": right, "positive": wrong, "increments": np.array([2.0, 0.5])}
+    other = {"truth": truth, "nbnn": right, "all": wrong, "positive": right, "increments": np.array([2.0, 1.5])}
+    results = summarize({}, [(kept, arrays), (Part("log-odds", {"pictures": "128 x 128"}, None), other)])
+    assert results["longest side 128"]["accuracy"] == {"nbnn": [100.0], "all": [100.0], "positive": [50.0]}
+    assert results["longest side 128"]["positive_less_all"] == -50.0
+    assert results["longest side 128"]["all_increments_answer_as_nbnn"] == 1.0
+    assert results["128 x 128"]["all_increments_answer_as_nbnn"] == 0.5
+    assert tabulate(results).splitlines()[2:] == [
+        "| 128 x 128 | full NBNN | 2.0 | 101 | 50.0 | 55.2 ± 0.97 |",
+        "| 128 x 128 | positive increments only | 1.5 | 55.0 | 100.0 | 55.6 ± 1.17 |",
+        "| longest side 128 | full NBNN | 2.0 | 101 | 100.0 | 55.2 ± 0.97 |",
+        "| longest side 128 | positive increments only | 0.5 | 55.0 | 50.0 | 55.6 ± 1.17 |",
+    ]

@@ -1,12 +1,14 @@
-"""A lab for experiments worked by hand: a split of given features in place of pictures."""
+"""Labs for the tests of experiments: one of a few pictures, and one whose split is of features given by hand."""
 
 from __future__ import annotations
 
 import numpy as np
+from PIL import Image
+from synthetic import grating_set
 
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabelledImages, scan_folder
 from lnbnn.features import ImageFeatures
-from lnbnn.lab import Lab
+from lnbnn.lab import Experiment, Lab, Part
 from lnbnn.lab.parts import full_params
 
 PLAIN = {"index": "exact", "location_weight": 0.0, "scale_weight": 0.0, "query_budget": None}
@@ -38,3 +40,34 @@ class TinyLab(Lab):
 
     def split_of(self, settings, classes=None):
         return self.split
+
+
+def grating_lab(folder):
+    """A lab of pictures: three classes of six gratings."""
+    for number, (picture, label) in enumerate(zip(*grating_set(n_classes=3, n_images=6), strict=True)):
+        (folder / "images" / label).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(folder / "images" / label / f"{number}.png")
+    return Lab("gratings", scan_folder(folder / "images"), folder / "runs", n_jobs=1)
+
+
+def counted(calls, value=1.0, **settings):
+    """A part that notes each time it is computed."""
+
+    def compute(lab, own):
+        assert own == settings
+        calls.append(settings)
+        return {"value": np.array(value)}
+
+    return Part("counted", settings, compute)
+
+
+def sum_of(parts, **paper):
+    return Experiment(
+        name="sum",
+        title="",
+        settings={},
+        plan=lambda settings: parts,
+        summarize=lambda settings, outcomes: {"sum": float(sum(arrays["value"] for _, arrays in outcomes))},
+        tabulate=lambda results: "",
+        paper=paper,
+    )

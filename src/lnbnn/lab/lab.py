@@ -105,6 +105,10 @@ class Lab:
         store = self.store if keep_features else None
         return classifier.fit([read(path) for path in images.paths], images.labels, store=store, progress=self.progress)
 
+    def store_for(self, params: Settings) -> FeatureStore | None:
+        """Where features are kept: those of a network; others take less to make than to read."""
+        return self.store if params["descriptor"].startswith("deep") else None
+
     def ask(self, work: Callable[[_Item], Any], items: Sequence[_Item]) -> list[Any]:
         """``work`` for each query image, side by side, with progress."""
         found = []

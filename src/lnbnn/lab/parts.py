@@ -99,8 +99,9 @@ def scores_part(method: str, split: dict[str, int], params: Settings) -> Part:
 
     def compute(lab: Lab, settings: Settings) -> Outcome:
         train, test = lab.split_of(settings)
-        classifier = lab.fit(method, settings["params"], train)
-        scores = classifier.decision_function(test.paths, store=lab.store, progress=lab.progress)
+        store = lab.store_for(settings["params"])
+        classifier = lab.fit(method, settings["params"], train, keep_features=store is not None)
+        scores = classifier.decision_function(test.paths, store=store, progress=lab.progress)
         return {"truth": truth_of(classifier, test), "scores": scores.astype(np.float32)}
 
     return Part(method, {**split, "params": full_params(method, params)}, compute)
