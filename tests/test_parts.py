@@ -182,6 +182,7 @@ def test_scaling_by_hand():
     assert results["nbnn_to_local_at_the_right_end"] == {"local-nbnn faiss": 8.0}
     table = figure_scaling.tabulate(results).splitlines()
     assert table[0] == "| method | index | 2 classes | 4 classes | grows as n^p, p | times NBNN's speed |"
+    assert table[2].endswith(" | (8.0 across engines) |")
     assert table[3] == "| `nbnn` | `flann` | 20.0 ms | 40.0 ms | 1.00 |  |"
 
 

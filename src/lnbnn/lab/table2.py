@@ -71,11 +71,11 @@ PAPER: dict[str, dict[str, tuple[str, str]]] = {  # at 15 and 30 images, as prin
 
 
 def plan(settings: Settings) -> list[Part]:
-    """Split by split, so that a run that is stopped has whole splits; the slow methods come last."""
+    """Split by split, so that a run that is stopped has whole splits; the slow methods come last, one by one."""
     parts = []
     slow = settings["slow"]
     others = [row for row in settings["params"] if row not in slow]
-    for rows, seeds in ((others, settings["seeds"]), (slow, settings["seeds_slow"])):
+    for rows, seeds in ((others, settings["seeds"]), *(([row], settings["seeds_slow"]) for row in slow)):
         for n_train in settings["n_train"]:
             for seed in seeds:
                 split = {"n_train": n_train, "n_test": settings["n_test"], "seed": seed}
