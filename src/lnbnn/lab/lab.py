@@ -72,6 +72,7 @@ class Lab:
         self.runs = Path(runs)
         self.n_jobs = n_jobs
         self.progress = progress
+        commit()  # of the code as it is now: a checkout may move on while a run goes on
         self.data_is = data_of(dataset, data)
         self.store = FeatureStore(self.runs / "features")
         (self.runs / "parts").mkdir(exist_ok=True)

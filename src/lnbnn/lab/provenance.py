@@ -57,7 +57,7 @@ def digest_of(value: Any) -> str:
 
 @functools.cache
 def commit() -> str:
-    """The commit of this package's code, as it was when first asked: a checkout may move on while a run goes on."""
+    """The commit of this package's code, as it was when first asked."""
     return commit_of(_PACKAGE)
 
 
