@@ -88,17 +88,17 @@ def test_a_kernel_learns_from_the_references_and_scores_the_queries(line, monkey
         assert found["chosen"][1] == 0.0
 
 
-def test_kernels_use_as_many_cells_as_they_have_levels(line, monkeypatch):
+def test_kernels_use_the_cells_and_the_blend_they_are_told(line, monkeypatch):
     seen = []
     train = parts.train_machines
     monkeypatch.setattr(
         parts, "train_machines", lambda own, rows, *a, **k: seen.append(rows.shape) or train(own, rows, *a, **k)
     )
     responses = kept_responses(line, monkeypatch)
-    for levels in (1, 2):
-        part = kernel_part("local-nbnn-kernel", {"levels": levels}, responses)
+    for how in ({"levels": 1, "blend": 0.0, "machine": "svm"}, {"levels": 2}):
+        part = kernel_part("local-nbnn-kernel", how, responses)
         part.compute(line, part.settings)
-    assert seen == [(12, 2), (12, 10)]
+    assert seen == [((12, 2), 0.0, "svm"), ((12, 10), None, "logistic")]
 
 
 def test_scores_of_a_method_by_hand(line):
