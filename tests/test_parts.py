@@ -91,9 +91,12 @@ def test_a_kernel_learns_from_the_references_and_scores_the_queries(line, monkey
 def test_kernels_use_the_cells_and_the_blend_they_are_told(line, monkeypatch):
     seen = []
     train = parts.train_machines
-    monkeypatch.setattr(
-        parts, "train_machines", lambda own, rows, *a, **k: seen.append(rows.shape) or train(own, rows, *a, **k)
-    )
+
+    def spied(own, rows, labels, **how):
+        seen.append((rows.shape, how["blend"], how["machine"]))
+        return train(own, rows, labels, **how)
+
+    monkeypatch.setattr(parts, "train_machines", spied)
     responses = kept_responses(line, monkeypatch)
     for how in ({"levels": 1, "blend": 0.0, "machine": "svm"}, {"levels": 2}):
         part = kernel_part("local-nbnn-kernel", how, responses)
