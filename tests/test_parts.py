@@ -127,10 +127,10 @@ def test_only_search_and_scoring_are_timed(monkeypatch, line):
     monkeypatch.setattr(parts, "features_of", lambda path, *_: clock.spend(7.0, path))
     told = []
     line.progress = lambda *words: told.append(words) or clock.spend(3.0)
-    costs = {"x": 0.25, "y": 0.5}
+    costs = [50.0, 0.25, 0.5]  # what is made on first use, then two images
 
     def updates(path):
-        return clock.spend(costs[path], Updates(np.array([[-1.0], [-2.0]]), np.array([[0], [1]])))
+        return clock.spend(costs.pop(0), Updates(np.array([[-1.0], [-2.0]]), np.array([[0], [1]])))
 
     classifier = SimpleNamespace(updates=updates, descriptor_=None, classes_=["a", "b"])
     totals, seconds = timed_totals(classifier, ["x", "y"], line, "asking")
