@@ -4,7 +4,7 @@ DESCRIPTOR ?= dense-sift
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-timm soak check format bench quick lock clean
+.PHONY: demo test mutants test-timm soak check format bench quick lock clean
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lnbnn needs Python 3.11 or newer; set PYTHON=python3.11")'
@@ -17,6 +17,9 @@ demo: $(VENV)/.ready ## the whole job on built-in photographs; pictures in demo-
 
 test: $(VENV)/.ready ## all tests
 	$(BIN)/python -m pytest
+
+mutants: $(VENV)/.ready ## plant bugs, one at a time: do the tests see them? A few minutes
+	$(BIN)/python tests/mutants.py
 
 soak: $(VENV)/.ready ## the long form of the tests of changing models, under 20 minutes; writes results/soak.json
 	$(BIN)/python benchmarks/soak.py --minutes 15

@@ -7,7 +7,7 @@ the audit lists is compared with what was swapped.
 from typing import Any
 
 import numpy as np
-from common import benchmark, grouped, mean_of, parts_over, store_for, table
+from common import benchmark, grouped, mean_of, parts_over, table
 
 from lnbnn.data.folder import LabelledImages
 from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
@@ -21,7 +21,7 @@ QUICK: Settings = {"presets": ["balanced"], "seeds": [0], "n_train": 5}
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """What the audit finds of the labels swapped in one split, for each share of them."""
     train, _ = lab.split_of(settings | {"n_test": 1})
-    keep = store_for(lab, settings["params"]) is not None
+    keep = lab.store_for(settings["params"]) is not None
     model = lab.fit("local-nbnn", settings["params"], train, keep_features=keep)
     found: Outcome = {"n_images": len(train), "swapped": {}}
     for share in settings["shares_swapped"]:

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from lnbnn import FeatureStore, LateFusion
+from lnbnn import LateFusion
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.data.folder import LabelledImages
 from lnbnn.descriptors import make_descriptor
@@ -54,10 +54,11 @@ def run(experiment: Experiment, words: Sequence[str] | None = None) -> Path:
     runs = options.runs or (HERE / "runs" / "quick" if options.quick else HERE / "runs")
     output = options.output or (runs / "results" if options.quick else HERE / "results")
     images = LabelledImages((), ())
-    if experiment.dataset:
-        images = find_images(experiment.dataset, options.data, runs, quick=options.quick, note=_tell)
-    lab = Lab(experiment.dataset + "-quick" * options.quick, images, runs, progress=show)
+    if options.dataset:
+        images = find_images(options.dataset, options.data, runs, quick=options.quick, note=_tell)
+    lab = Lab(options.dataset + "-quick" * options.quick, images, runs, progress=show)
     command = ["python", f"benchmarks/{experiment.name.replace('-', '_')}.py"]
+    command += ["--dataset", options.dataset] if options.dataset != experiment.dataset else []
     for key, value in given.items():
         command += [_option(key), *map(str, [] if value is True else np.atleast_1d(value).tolist())]
     command += ["--quick"] * options.quick + ["--finished"] * options.finished
@@ -71,7 +72,8 @@ def run(experiment: Experiment, words: Sequence[str] | None = None) -> Path:
 def _parser(experiment: Experiment) -> argparse.ArgumentParser:
     text = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=experiment.title, formatter_class=text)
-    parser.add_argument("--data", type=Path, help="where Caltech 101 is; by default where `lnbnn data` looks")
+    parser.add_argument("--dataset", default=experiment.dataset, help="the published set; default: %(default)s")
+    parser.add_argument("--data", type=Path, help="where the set is; by default where `lnbnn data` looks")
     parser.add_argument("--runs", type=Path, help="folder of features and finished parts; default: runs")
     parser.add_argument("--output", type=Path, help="folder of the record; default: results")
     parser.add_argument("--quick", action="store_true", help="a few classes and images: does it run?")
@@ -143,11 +145,6 @@ def make(recipe: Any) -> Any:
     if isinstance(recipe, dict):
         return LateFusion([(name, make(inner)) for name, inner in recipe.items()])
     return resolve(CLASSIFIERS, recipe[0], "method")(**recipe[1])
-
-
-def store_for(lab: Lab, params: Settings) -> FeatureStore | None:
-    """Where features are kept: those of a network; others take less to make than to read."""
-    return lab.store if params["descriptor"].startswith("deep") else None
 
 
 def python(*words: object) -> Any:

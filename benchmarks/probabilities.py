@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from common import benchmark, make, mean_of, parts_over, store_for, table, values_of
+from common import benchmark, make, mean_of, parts_over, table, values_of
 
 from lnbnn.features import UNIT_LENGTH
 from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings
@@ -58,7 +58,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
 def reliability(lab: Lab, settings: Settings) -> Outcome:
     """How sure the answers of a preset are and how often they are right, with the temperature alone and corrected."""
     train, test = lab.split_of(settings)
-    store = store_for(lab, settings["params"])
+    store = lab.store_for(settings["params"])
     model = lab.fit("local-nbnn", settings["params"], train, keep_features=store is not None)
     model.calibrate(progress=lab.progress)
     rows = list(model.fitted().iter_scores(test.paths, store, log_proba=True))

@@ -9,7 +9,7 @@ docs/images/unknown.png.
 from typing import Any
 
 import numpy as np
-from common import benchmark, parts_over, store_for, table, values_of
+from common import benchmark, parts_over, table, values_of
 
 from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings, of_classes
 from lnbnn.lab.axes import BLUE, RED, new_plot
@@ -32,7 +32,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
         images = find_images(settings["dataset"], None, lab.runs)
         lab = Lab(settings["dataset"], images, lab.runs, progress=lab.progress)
     params, n_known = settings["params"], settings["n_known"]
-    store = store_for(lab, params)
+    store = lab.store_for(params)
     order = lab.shuffled_classes(settings["seed"])
     known = set(order[:n_known])
     train, test = lab.split_of({**settings, "seed": settings["split"]}, order[: n_known + settings["n_unknown"]])

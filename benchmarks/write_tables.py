@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import tomllib
 
 from common import HERE
 
@@ -10,7 +11,13 @@ from lnbnn.lab.records import RunRecord, read_record
 
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (HERE / "docs").glob("*.md")))
-OF_MANY = {"presets": "caltech101", "deep": "deep"}  # blocks made from several records, by a function ``render``
+OF_MANY = {
+    "presets": "caltech101",
+    "deep": "deep",
+    "differences": "differences",
+}  # blocks made from several records, by a function ``render``
+
+STALE = tomllib.loads((HERE / "results" / "stale.toml").read_text(encoding="utf-8"))
 
 
 def main() -> None:
@@ -26,12 +33,16 @@ def fill(page: str) -> str:
 
 
 def render(name: str) -> str:
-    """The text of a block: the table of the experiment or benchmark of that name, its record, its picture."""
+    """The text of a block: the table of the experiment or benchmark of that name, its record, its picture.
+
+    A table that is drawn from stale records says so.
+    """
     if name in OF_MANY:
-        text: str = importlib.import_module(OF_MANY[name]).render(read)
-        return text
+        used: list[str] = []
+        text: str = importlib.import_module(OF_MANY[name]).render(lambda name: (used.append(name), read(name))[1])
+        return text + stale_note(used)
     if name == "methods":  # the same table elsewhere
-        return render("table2").partition("\n\n")[0] + "\n"
+        return render("table2").partition("\n\n")[0] + "\n" + stale_note(["table2"])
     record = read(name)
     if record is None:
         return ""
@@ -39,9 +50,31 @@ def render(name: str) -> str:
     text = experiment.tabulate(record.results)
     seeds = ", ".join(map(str, record.seeds))
     text += experiment.source.format(f"`{record.command}`, splits {seeds}: [record](../results/{name}.json)")
-    if name in EXPERIMENTS and experiment.draw:
+    text += part_note(record)
+    if experiment.name in EXPERIMENTS and experiment.draw:
         text += f"\n![{experiment.title}](../results/{name}.png)\n"
-    return text
+    return text + stale_note([name])
+
+
+def part_note(record: RunRecord) -> str:
+    """A line on the images, if they are a part of the published set."""
+    data = record.settings.get("data", {})
+    if data.get("n_images", 0) >= data.get("n_images_published", 0):
+        return ""
+    least, most = data["images_per_class"]
+    return (
+        f"\nOn a part of the set: {data['n_images']:,} of {data['n_images_published']:,} images, {least} to {most} per "
+        f"class.\n"
+    )
+
+
+def stale_note(names: list[str]) -> str:
+    """A line on those of the records that are stale, or nothing."""
+    said: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        if name in STALE["stale"]:
+            said.setdefault(STALE["stale"][name], []).append(f"`{name}`")
+    return "".join(f"\nStale: {', '.join(records)}, {what}.\n" for what, records in said.items())
 
 
 def read(name: str) -> RunRecord | None:
@@ -51,7 +84,9 @@ def read(name: str) -> RunRecord | None:
 
 
 def experiment_of(name: str) -> Experiment:
-    """The experiment of the paper, or the benchmark, of this name."""
+    """The experiment of the paper, or the benchmark, whose record has this name: ``deep-fused-15`` is of ``deep``."""
+    while name not in EXPERIMENTS and not (HERE / "benchmarks" / f"{name.replace('-', '_')}.py").exists():
+        name = name.rpartition("-")[0]
     if name in EXPERIMENTS:
         return get_experiment(name)
     found: Experiment = importlib.import_module(name.replace("-", "_")).EXPERIMENT

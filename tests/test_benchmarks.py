@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,11 +17,12 @@ from lnbnn.lab.records import read_record
 from lnbnn.lab.reproduce import reproduce
 
 HERE = Path(__file__).resolve().parent.parent
-SHARED = {"common", "write_tables"}
+SHARED = {"common", "differences", "write_tables"}
 NAMES = sorted({path.stem for path in (HERE / "benchmarks").glob("*.py")} - SHARED)
 NETWORKS = {"deep", "deep_choice"}
 IN_SMALL = {  # what a run on a few gratings changes in the quick settings; the others start processes or train long
     "dense_sift": {},
+    "paper_setup": {},
     "probabilities": {"n_train": 4},
     "responses": {},
     "search": {},
@@ -104,6 +106,20 @@ def test_settings_are_options_and_stand_in_the_command(tmp_path, capsys):
     assert record.results["found"] == [expected | {"seed": 4}, expected | {"seed": 5}]
 
 
+def test_a_benchmark_takes_another_set(tmp_path, monkeypatch, images):
+    common, asked = module_of("common"), []
+    monkeypatch.setattr(common, "find_images", lambda dataset, *_, **__: asked.append(dataset) or images)
+    plan = common.parts_over("x", lambda lab, settings: {"n": len(lab.data)}, seeds="seed")
+    experiment = Experiment("x-y", "X.", {"seeds": [0]}, plan, lambda *_: {}, str)
+    folders = ["--runs", str(tmp_path / "runs"), "--output", str(tmp_path)]
+    record = read_record(common.run(experiment, ["--dataset", "caltech256", *folders]))
+    assert (asked, record.name) == (["caltech256"], "x-y-caltech256")
+    assert record.command == "python benchmarks/x_y.py --dataset caltech256"
+    assert record.settings["data"]["n_images_published"] == 29780
+    assert read_record(common.run(experiment, folders)).command == "python benchmarks/x_y.py"
+    assert asked[1] == "caltech101"
+
+
 def test_parts_say_all_parameters_of_presets_descriptors_and_recipes():
     plan = module_of("common").parts_over("x", None, presets="preset", ways="way")
     settings = {
@@ -128,6 +144,64 @@ def test_means_and_tables_by_hand():
     assert common.mean_of(runs) == {"a": 1.5, "b": [1.5, 3.0]}
     assert common.table("a | b", [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |\n"
     assert common.values_of({"x": 1, "y": np.array(2)}) == {"x": 1}
+
+
+def preset_split(accuracy, seconds):
+    times = dict.fromkeys(("fit_s", "evaluate_s", "predict_first_answer_s"), seconds)
+    memory = {"fit_peak_mib": 1024, "evaluate_peak_mib": 1536}
+    return {"preset": "fast", "mean_per_class_accuracy": accuracy, "n_descriptors": 2_000_000} | times | memory
+
+
+def test_presets_by_hand():
+    caltech101 = module_of("caltech101")
+    found = [preset_split(0.6, 10.0), preset_split(0.7, 11.0), preset_split(0.65, 30.0)]
+    outcomes = [(None, split | {"predict_ms_an_image": 14.0, "x": np.zeros(3)}) for split in found]
+    results = caltech101.summarize({}, outcomes)
+    assert (results["accuracy_mean"], results["accuracy_sd"]) == (65.0, 5.0)
+    assert len(results["splits"]) == 3
+    assert caltech101.tabulate(results).splitlines()[2] == (
+        "| `fast` | 65.0 ± 5.0 (3 splits) | 2.0 million | 11 s | 11 s | 1.5 GiB | 11.0 s | 14 ms |"
+    )
+    sift = {"ours_ms_median": 8.0, "opencv_ms_median": 200.0, "ratio_median": 31.0}
+    sift |= {"kornia_ms_median": 80.0, "kornia_ratio_median": 12.0}
+    records = {"dense-sift": SimpleNamespace(results=sift)}
+    records["caltech101-balanced-15"] = SimpleNamespace(results=results, machine={"cores": 2, "cpu": "x"})
+    said = caltech101.render(records.get)
+    assert "takes 8.0 ms an image on one core, 25 times as fast as OpenCV's SIFT on the same grid (200 ms)" in said
+    assert "10 times as fast as kornia's (80 ms)" in said
+
+
+def test_an_accuracy_on_a_few_images_is_not_shown():
+    way = {"way": "x", "us_a_descriptor": 2.0, "times_ours": 1.0, "build_cpu_s": 1.0, "accuracy": 100.0}
+    ways = [way | {"accuracy_lnbnn_same_images": 90.0, "n_images": n} for n in (30, 3)]
+    results = {"ways": ways, "stopping": {"ms_an_image": 1.0, "accuracy": 91.0}}
+    results |= {"n_classes": 6, "n_descriptors": 300_000, "queries_an_image": 500}
+    rows = module_of("search").tabulate(results).splitlines()[2:4]
+    assert rows == [
+        "| x | 2 | 1.0 | 1.0 | 100.0 (90.0; 30 images) |",
+        "| x | 2 | 1.0 | 1.0 | 3 images: too few to tell |",
+    ]
+
+
+def test_the_authors_setup_by_hand():
+    paper_setup = module_of("paper_setup")
+    settings = paper_setup.SETTINGS | {"seeds": [0, 1], "rows": dict(list(paper_setup.ROWS.items())[:2])}
+    parts = paper_setup.plan(settings)
+    assert [part.settings["seed"] for part in parts] == [0, 1, 0, 1]
+    right, wrong, truth = np.eye(2), 1 - np.eye(2), np.array([0, 1])
+    scores = [right, wrong, right, right]
+    outcomes = [
+        (part, {"scores": found, "truth": truth, "seconds": np.array(90.0)})
+        for part, found in zip(parts, scores, strict=True)
+    ]
+    results = paper_setup.summarize(settings, outcomes[1:])  # the first is not finished
+    six, three = settings["rows"]
+    assert results == {
+        six: {"accuracy": [0.0], "minutes": [1.5]},
+        three: {"accuracy": [100.0, 100.0], "minutes": [1.5, 1.5]},
+    }
+    assert {part.settings["n_test"] for part in paper_setup.plan(settings | {"all_others_tested": True})} == {None}
+    assert paper_setup.label(settings | {"n_train": 30, "all_others_tested": True}) == "paper-setup-30-all-others"
 
 
 def test_a_process_is_watched():

@@ -73,6 +73,7 @@ def test_classes_without_the_clutter_and_the_forgotten_files(layout):
     assert "257.clutter" not in images.labels
     assert not any("greg" in path for path in images.paths)
     assert any("1 picture not named as Caltech 256's" in text for text in images.notes)
+    assert "a part of Caltech 256: 512 of 29,780 images" in images.notes
     assert load_caltech256(layout / "256_ObjectCategories") == images
 
 

@@ -154,6 +154,12 @@ def test_8_bit_octaves_by_hand():
     assert vectors.tolist() == [[7, 0, 102, 51], [7, 64, 102, 51], [7, 134, 102, 51]]
 
 
+@pytest.mark.parametrize("size", [(100, 50), (50, 100)])
+def test_octaves_are_of_the_longest_side(size):
+    features = ImageFeatures(np.zeros((1, 2), np.float32), [[0.5, 0.5]], [25.0], size)
+    assert append_location(features, 0.0, 0.25).tolist() == [[0.0, 0.0, 0.5]]  # 100 / 25: two octaves
+
+
 def test_float_octaves_keep_their_unit_and_need_no_location():
     vectors = append_location(sized([150, 75], np.float32), 0.0, 0.3)
     assert vectors.dtype == np.float32

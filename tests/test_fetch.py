@@ -124,7 +124,7 @@ def test_an_archive_without_all_the_pictures_leaves_nothing_half_done(tiny, tmp_
 
 
 def test_images_counted_with_the_background(tiny, tmp_path, monkeypatch):
-    change_tiny(monkeypatch, url=tiny.url, n_images=6, counts_background=True)
+    change_tiny(monkeypatch, url=tiny.url, n_images=6, n_background=2)
     assert len(fetch_set(TINY, tmp_path, lambda *args: None)) == 4  # noqa: F821
 
 

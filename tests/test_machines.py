@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lnbnn.methods.machines import MACHINES, Machines, linear_machines, train_machines
+from lnbnn.methods.machines import MACHINES, Machines, held_out_scores, linear_machines, train_machines
 
 pytestmark = pytest.mark.parametrize("machine", sorted(MACHINES))
 
@@ -42,6 +42,18 @@ def test_own_scores_weigh_nothing_where_they_mislead(machine):
     labels = np.repeat([0, 1, 2], 20)
     trained = train_machines(-np.eye(3)[labels], np.eye(3)[labels], labels, machine=machine, seed=0)
     assert trained.own_weight == 0.0
+
+
+def test_held_out_scores_are_of_machines_that_have_not_seen_the_image(machine):
+    rng = np.random.default_rng(0)
+    labels = np.tile([0, 1, 2], 20)
+    plain = held_out_scores(4.0 * np.eye(3)[labels], labels, 3, machine=machine, seed=0, c=1.0)
+    assert np.argmax(plain[1.0], axis=1).tolist() == labels.tolist()
+    noise = rng.normal(0, 1.0, (60, 200))  # any labels can be learnt of it by heart, and none foreseen
+    coef, intercept = linear_machines(noise, labels, 3, 1.0, machine=machine)
+    assert np.mean(np.argmax(noise @ coef.T + intercept, axis=1) == labels) == 1.0
+    unseen = held_out_scores(noise, labels, 3, machine=machine, seed=0, c=1.0)[1.0]
+    assert np.mean(np.argmax(unseen, axis=1) == labels) < 0.6
 
 
 def test_order_of_the_images_does_not_matter(machine):

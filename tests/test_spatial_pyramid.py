@@ -35,6 +35,20 @@ def test_hard_pyramid_by_hand():
     assert np.allclose(classifier.decision_function([at((5, 90), 0.9)]), [[0.25, -0.25]])
 
 
+def test_soft_pyramid_by_hand():
+    # One descriptor on one of two words, and the other word far off: its share is 1, the other's exp(-20 * 2) of it.
+    # It is the largest in its cell on each of the three levels, all of one weight: 1 / sqrt(3) at unit length.
+    def at(value, x):
+        return ImageFeatures(np.array([value], np.uint8), [[x, 0.1]], [16], (100, 100))
+
+    classifier = SoftSpatialPyramid().fit([at((0, 127), 0.1), at((127, 0), 0.9)], ["a", "b"])
+    pyramid = classifier.method_.pyramid(at((0, 127), 0.1))
+    assert pyramid[pyramid > 1e-6] == pytest.approx([3**-0.5] * 3)
+    # K with the query at the far side: what is on the coarsest level alone.
+    far = classifier.method_.pyramid(at((0, 127), 0.9))
+    assert np.minimum(pyramid, far).sum() == pytest.approx(3**-0.5)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_are_the_chain_written_out(kind):
     classifier = fitted(kind)

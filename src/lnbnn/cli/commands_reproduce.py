@@ -67,7 +67,7 @@ def reproduce(
 
     for experiment in experiments:
         with usage_errors():
-            settings = chosen_settings(experiment, splits=splits, train=train, quick=quick)
+            settings = chosen_settings(experiment, splits=splits, train=train, quick=quick, images=images, note=note)
         command = " ".join(["lnbnn reproduce", experiment.name, *options])
         say("")
         say(f"{experiment.name}: {experiment.title}{' (quick: the figures mean nothing)' * quick}")

@@ -44,7 +44,7 @@ CALTECH256 = PublishedSet(
     background="257.clutter",
     n_classes=256,
     n_images=30_607,
-    counts_background=True,
+    n_background=827,
     page="https://data.caltech.edu/records/nyy15-4j048",
     url="https://data.caltech.edu/records/nyy15-4j048/files/256_ObjectCategories.tar?download=1",
     # The checksum is the one on the publisher's page.

@@ -78,7 +78,7 @@ def _check_whole(kind: PublishedSet, place: Path) -> None:
     names = [path.relative_to(place).as_posix() for path in place.glob("*/*") if path.is_file() and path.stat().st_size]
     classes = [name.split("/")[0] for name in names if fits(name)]
     n_classes = len(set(classes) - {kind.background})
-    n_images = len(classes) - (0 if kind.counts_background else classes.count(kind.background))
+    n_images = len(classes) - (0 if kind.n_background else classes.count(kind.background))
     if (n_classes, n_images) != (kind.n_classes, kind.n_images):
         raise DatasetError(
             f"{place}: expected {kind.n_classes} classes and {kind.n_images:,} images of {kind.title}; got {n_classes} "

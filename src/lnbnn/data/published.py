@@ -37,7 +37,7 @@ class PublishedSet:
     background : str
         The class of pictures of no class, which is left out.
     n_classes, n_images : int
-        How many there are: without the background, or images with it where ``counts_background``.
+        How many there are: without the background, but for the ``n_background`` images that the publisher counts.
     page, url : str
         The publisher's page, and the address of the first of ``archives``.
     archives : tuple of Archive
@@ -60,7 +60,12 @@ class PublishedSet:
     archives: tuple[Archive, ...]
     unpacked_bytes: int
     variable: str
-    counts_background: bool = False
+    n_background: int = 0
+
+    @property
+    def n_without_background(self) -> int:
+        """How many images its classes have."""
+        return self.n_images - self.n_background
 
 
 def find_set(kind: PublishedSet, path: str | os.PathLike[str] | None = None) -> Path:
@@ -89,4 +94,6 @@ def load_set(kind: PublishedSet, path: str | os.PathLike[str] | None = None) -> 
     notes = images.notes
     if n_others := is_ours.count(False):
         notes += (f"{n_others} picture{'s' if n_others > 1 else ''} not named as {kind.title}'s: left out",)
+    if len(kept) < kind.n_without_background:
+        notes += (f"a part of {kind.title}: {len(kept):,} of {kind.n_without_background:,} images",)
     return images.take(kept, notes)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
-import re
 import resource
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -20,19 +18,17 @@ from numpy.typing import NDArray
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
-from lnbnn.descriptors import DESCRIPTORS
 from lnbnn.errors import InvalidInputError
 from lnbnn.files.atomic import atomic_path
-from lnbnn.lab.base import Experiment, Outcome, Part, Settings
+from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings
+from lnbnn.lab.provenance import code_of, commit, data_of, descriptors_of, digest_of, is_dirty, made_with, whole_code
 from lnbnn.lab.records import RunRecord, cpu_name, make_record, versions
 from lnbnn.params import resolve
 from lnbnn.reading.extraction import Progress, map_in_order, no_progress
 from lnbnn.reading.store import FeatureStore
 from lnbnn.version import __version__
 
-__all__ = ["Lab", "PartStatus", "of_classes"]
-
-_FIRST_VERSIONS = {"dense-sift": 2}  # of descriptors, where not 1, that stand in no key: of the first parts ever kept
+__all__ = ["Lab", "PartStatus", "made_of", "of_classes"]
 
 _Item = TypeVar("_Item")
 
@@ -76,6 +72,8 @@ class Lab:
         self.runs = Path(runs)
         self.n_jobs = n_jobs
         self.progress = progress
+        commit()  # of the code as it is now: a checkout may move on while a run goes on
+        self.data_is = data_of(dataset, data)
         self.store = FeatureStore(self.runs / "features")
         (self.runs / "parts").mkdir(exist_ok=True)
 
@@ -94,12 +92,23 @@ class Lab:
         return np.random.default_rng(seed).permutation(sorted(set(self.data.labels))).tolist()
 
     def fit(
-        self, method: str, params: Settings, images: LabelledImages, *, keep_features: bool = True, **changes: Any
+        self,
+        method: str,
+        params: Settings,
+        images: LabelledImages,
+        *,
+        keep_features: bool = True,
+        read: Callable[[str], Any] = lambda path: path,
+        **changes: Any,
     ) -> Any:
-        """A method fitted to images. ``changes`` are of the parameters."""
+        """A method fitted to images, as ``read`` gives them. ``changes`` are of the parameters."""
         classifier = resolve(CLASSIFIERS, method, "method")(**{**params, "n_jobs": self.n_jobs, **changes})
         store = self.store if keep_features else None
-        return classifier.fit(images.paths, images.labels, store=store, progress=self.progress)
+        return classifier.fit([read(path) for path in images.paths], images.labels, store=store, progress=self.progress)
+
+    def store_for(self, params: Settings) -> FeatureStore | None:
+        """Where features are kept: those of a network; others take less to make than to read."""
+        return self.store if params["descriptor"].startswith("deep") else None
 
     def ask(self, work: Callable[[_Item], Any], items: Sequence[_Item]) -> list[Any]:
         """``work`` for each query image, side by side, with progress."""
@@ -110,10 +119,13 @@ class Lab:
         return found
 
     def get(self, part: Part, *, again: bool = False) -> Outcome:
-        """The outcome of a part: read from the run folder, or computed and put there."""
-        path = self.path(part)
-        found = None if again else _read(path)
+        """The outcome of a part: read from the run folder, or computed and put there.
+
+        Its ``made`` says what it was made with, see :func:`~lnbnn.lab.provenance.made_with`.
+        """
+        found = None if again else self.find(part)
         if found is None:
+            made = made_with(part)
             wall, cpu = time.perf_counter(), time.process_time()
             outcome = part.compute(self, part.settings)
             arrays = {name: value for name, value in outcome.items() if isinstance(value, np.ndarray)}
@@ -122,19 +134,25 @@ class Lab:
             arrays["seconds"] = np.array(time.perf_counter() - wall)
             arrays["cpu_seconds"] = np.array(time.process_time() - cpu)
             arrays["peak_mib"] = np.array(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-            with atomic_path(path) as partial, open(partial, "wb") as file:
+            arrays["made"] = np.array(json.dumps(made))
+            with atomic_path(self.path(part)) as partial, open(partial, "wb") as file:
                 np.savez_compressed(file, allow_pickle=False, **arrays)
             found = _unpacked(arrays)
         return found
 
+    def find(self, part: Part) -> Outcome | None:
+        """The outcome of a part that is done; one made by code that was not committed is not, once the code is."""
+        found = _read(self.path(part))
+        if found is not None and is_dirty(made_of(found)["commit"]) and not is_dirty(commit()):
+            return None
+        return found
+
     def path(self, part: Part) -> Path:
-        """The file of a part's outcome, named by all that it depends on; without suffix: a folder of its own."""
-        key = [__version__, self.dataset, len(self.data), part.kind, part.settings]
-        key += _newer_descriptors(json.dumps(part.settings))
-        key += [versions(), cpu_name(), _code_digest()] if part.timed else []
-        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
+        """The file of a part's outcome, named by all that it depends on: version, images, work, descriptors, code."""
+        key = [__version__, self.dataset, self.data_is, part.kind, part.settings, descriptors_of(part), code_of(part)]
+        key += [versions(), cpu_name(), whole_code()] if part.timed else []
         name = part.title.replace(", ", "-").replace(" ", "-")
-        return self.runs / "parts" / f"{name}-{digest}.npz"
+        return self.runs / "parts" / f"{name}-{digest_of(key)}.npz"
 
     def run(
         self,
@@ -153,10 +171,10 @@ class Lab:
         """
         parts = experiment.plan(settings)
         if finished:
-            parts = [part for part in parts if _read(self.path(part)) is not None]
+            parts = [part for part in parts if self.find(part) is not None]
             if not parts:
                 raise InvalidInputError(f"no part of {experiment.name} is finished in {self.runs}; run it first.")
-        kept = [self.path(part).exists() and not again for part in parts]
+        kept = [not again and self.find(part) is not None for part in parts]
         times: dict[str, list[float]] = {}
         outcomes = []
         for place, part in enumerate(parts):
@@ -171,15 +189,18 @@ class Lab:
             on_part(PartStatus(part, place + 1, len(parts), kept[place], seconds, left))
         results = experiment.summarize(settings, outcomes)
         if experiment.paper:
+            results["dataset"] = self.dataset
             results["splits"] = self._describe_splits(parts)
             results["peak_memory_mib"] = round(max(float(outcome["peak_mib"]) for _, outcome in outcomes))
         return make_record(
             name or experiment.name,
             command,
-            settings={**settings, "dataset": self.dataset},
+            commit=commit(),
+            settings={**settings, "dataset": self.dataset, "data": self.data_is},
             seeds=sorted({part.settings["seed"] for part in parts if "seed" in part.settings}),
             results=results,
             seconds=sum(float(outcome["seconds"]) for _, outcome in outcomes),
+            parts=_parts_made(outcomes),
         )
 
     def _describe_splits(self, parts: list[Part]) -> dict[str, str]:
@@ -209,7 +230,9 @@ def of_classes(images: LabelledImages, classes: Iterable[str]) -> LabelledImages
 def _read(path: Path) -> Outcome | None:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return _unpacked(dict(arrays))
+            found = _unpacked(dict(arrays))
+            made_of(found)
+            return found
     except Exception:  # zipfile and NumPy raise many types on a damaged file; each means that the part is not done
         return None
 
@@ -219,20 +242,18 @@ def _unpacked(arrays: dict[str, NDArray[Any]]) -> Outcome:
     return {**arrays, **values}
 
 
-def _newer_descriptors(settings: str) -> list[dict[str, int]]:
-    """The versions of the descriptors named in settings that are newer than the first."""
-    found = {}
-    for name in sorted(set(re.findall(r'"descriptor": "([^"]+)"', settings))):
-        version = resolve(DESCRIPTORS, name, "descriptor").version
-        if version != _FIRST_VERSIONS.get(name, 1):
-            found[name] = version
-    return [found] if found else []
+def made_of(outcome: Outcome) -> dict[str, Any]:
+    """What an outcome was made with."""
+    made: dict[str, Any] = json.loads(str(outcome["made"]))
+    return made
 
 
-@functools.cache
-def _code_digest() -> str:
-    """Of all modules of this package."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+def _parts_made(outcomes: Outcomes) -> list[dict[str, Any]]:
+    """What the parts of a record were made with: an entry for all that were made alike, and each one's digest."""
+    groups: dict[str, dict[str, Any]] = {}
+    for part, outcome in outcomes:
+        made = made_of(outcome)
+        digest = made.pop("part")
+        group = groups.setdefault(digest_of(made), {**made, "parts": {}})
+        group["parts"][digest] = part.title
+    return list(groups.values())

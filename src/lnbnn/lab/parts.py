@@ -33,12 +33,13 @@ def responses_part(method: str, split: dict[str, int], params: Settings) -> Part
     index, shape (n_images, 5, n_classes); ``n_descriptors`` and ``n_reference_descriptors`` that were asked for;
     ``truth`` and ``labels``.
     """
-    return Part(f"{method}-responses", {**split, "params": full_params(method, params)}, partial(_responses, method))
+    settings = {**split, "method": method, "params": full_params(method, params)}
+    return Part(f"{method}-responses", settings, _responses)
 
 
-def _responses(method: str, lab: Lab, settings: Settings) -> Outcome:
+def _responses(lab: Lab, settings: Settings) -> Outcome:
     train, test = lab.split_of(settings)
-    classifier = lab.fit(method, settings["params"], train)
+    classifier = lab.fit(settings["method"], settings["params"], train)
 
     def work(vectors: NDArray[np.generic], own: range | None) -> NDArray[np.float64]:
         return np.append(totals_by_cell(classifier.matching_, vectors, own, levels=2), len(vectors))
@@ -65,7 +66,7 @@ def kernel_part(kernel: str, params: Settings, responses: Part) -> Part:
     ``chosen`` holds C and the weight of the method's own scores.
     """
     chosen = resolve(CLASSIFIERS, kernel, "method")(**params)
-    own = {name: getattr(chosen, name) for name in ("response", "machine", "levels")}
+    own = {name: getattr(chosen, name) for name in ("response", "machine", "levels", "blend")}
 
     def compute(lab: Lab, settings: Settings) -> Outcome:
         kept = lab.get(responses)
@@ -73,7 +74,8 @@ def kernel_part(kernel: str, params: Settings, responses: Part) -> Part:
         rows = partial(response_rows, response=settings["response"], n_cells=n_cells)
         known = rows(kept["reference_totals"], kept["n_reference_descriptors"])
         seed = chosen.random_state
-        trained = train_machines(*known, kept["labels"], machine=settings["machine"], seed=seed)
+        how = {"machine": settings["machine"], "blend": settings["blend"], "seed": seed}
+        trained = train_machines(*known, kept["labels"], **how)
         return {
             "truth": kept["truth"],
             "totals": kept["totals"][:, 0],
@@ -97,8 +99,9 @@ def scores_part(method: str, split: dict[str, int], params: Settings) -> Part:
 
     def compute(lab: Lab, settings: Settings) -> Outcome:
         train, test = lab.split_of(settings)
-        classifier = lab.fit(method, settings["params"], train)
-        scores = classifier.decision_function(test.paths, store=lab.store, progress=lab.progress)
+        store = lab.store_for(settings["params"])
+        classifier = lab.fit(method, settings["params"], train, keep_features=store is not None)
+        scores = classifier.decision_function(test.paths, store=store, progress=lab.progress)
         return {"truth": truth_of(classifier, test), "scores": scores.astype(np.float32)}
 
     return Part(method, {**split, "params": full_params(method, params)}, compute)

@@ -9,8 +9,7 @@ import hashlib
 import json
 import os
 import platform
-import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -28,7 +27,11 @@ _PACKAGES = ("numpy", "faiss-cpu", "numba", "opencv-python-headless", "scikit-le
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run: the command that makes it again, its settings and seeds, where it ran, and its results."""
+    """One run: the command that makes it again, its settings and seeds, where it ran, and its results.
+
+    ``commit`` is that of the code that put the results together. ``parts`` says what the parts of the work were made
+    with: commit, digest of the code, versions of descriptors and libraries, date. It is empty in records older than it.
+    """
 
     name: str
     command: str
@@ -40,15 +43,25 @@ class RunRecord:
     date: str
     versions: dict[str, str]
     machine: dict[str, Any]
+    parts: list[dict[str, Any]] = field(default_factory=list)
 
 
 def make_record(
-    name: str, command: str, *, settings: dict[str, Any], seeds: list[int], results: dict[str, Any], seconds: float
+    name: str,
+    command: str,
+    *,
+    commit: str,
+    settings: dict[str, Any],
+    seeds: list[int],
+    results: dict[str, Any],
+    seconds: float,
+    parts: list[dict[str, Any]],
 ) -> RunRecord:
-    """A record of a run that just ended, with this machine, these versions and this commit filled in."""
+    """A record of a run that just ended, with this machine and these versions filled in."""
     machine = {"cpu": cpu_name(), "cores": os.cpu_count(), "memory_gib": _memory_gib(), "system": platform.system()}
     date = datetime.now(UTC).date().isoformat()
-    return RunRecord(name, command, settings, seeds, results, round(seconds, 1), _commit(), date, versions(), machine)
+    took = round(seconds, 1)
+    return RunRecord(name, command, settings, seeds, results, took, commit, date, versions(), machine, parts)
 
 
 def versions() -> dict[str, str]:
@@ -72,7 +85,14 @@ def read_record(path: str | os.PathLike[str]) -> RunRecord:
         record = RunRecord(**fields)
     except (OSError, ValueError, TypeError) as error:
         raise InvalidInputError(f"{path}: not a run record ({error}).") from error
-    for name, kind in (("name", str), ("command", str), ("settings", dict), ("seeds", list), ("results", dict)):
+    for name, kind in (
+        ("name", str),
+        ("command", str),
+        ("settings", dict),
+        ("seeds", list),
+        ("results", dict),
+        ("parts", list),
+    ):
         if not isinstance(getattr(record, name), kind):
             raise InvalidInputError(f"{path}: {name} must be a {kind.__name__}; got {getattr(record, name)!r}.")
     return record
@@ -82,20 +102,6 @@ def results_digest(record: RunRecord) -> str:
     """A short digest of a record's results: what a picture drawn from them carries."""
     text = json.dumps(record.results, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _commit() -> str:
-    """The commit of the code, with ``-dirty`` if any of it was changed since; records and pages are no code."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        top = git("rev-parse", "--show-toplevel")
-        is_dirty = git("-C", top, "status", "--porcelain", "--", ":/", ":!/results", ":!/docs", ":!/*.md")
-        return git("rev-parse", "--short", "HEAD") + ("-dirty" if is_dirty else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
 
 
 def cpu_name() -> str:

@@ -33,9 +33,18 @@ class Reproduced(NamedTuple):
 
 
 def chosen_settings(
-    experiment: Experiment, *, splits: int | None = None, train: int | None = None, quick: bool = False
+    experiment: Experiment,
+    *,
+    splits: int | None = None,
+    train: int | None = None,
+    quick: bool = False,
+    images: LabelledImages | None = None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> Settings:
-    """The settings of the full or the quick run; of the first seeds alone, of one number of training images alone."""
+    """The settings of the full or the quick run; of the first seeds alone, of one number of training images alone.
+
+    A column of more training images than ``images`` have in their smallest class is left out, and ``note`` is told.
+    """
     settings = experiment.settings | (experiment.quick if quick else {})
     settings |= {key: seeds[:splits] for key, seeds in settings.items() if key.startswith("seeds")}
     if train is not None and isinstance(settings["n_train"], list):
@@ -43,6 +52,17 @@ def chosen_settings(
             columns = " or ".join(map(str, settings["n_train"]))
             raise InvalidInputError(f"{experiment.name} has columns of {columns} images; got {train}")
         settings["n_train"] = [train]
+    if images is not None and isinstance(settings["n_train"], list):
+        n_smallest = min(images.labels.count(label) for label in set(images.labels))
+        left_out = [n for n in settings["n_train"] if n >= n_smallest]
+        settings["n_train"] = [n for n in settings["n_train"] if n < n_smallest]
+        if not settings["n_train"]:
+            raise InvalidInputError(
+                f"{experiment.name} trains on {min(left_out)} images per class or more and needs others to test on; "
+                f"the smallest class has {n_smallest}."
+            )
+        for n_train in left_out:
+            note(f"{n_train} training images per class: left out, the smallest class has {n_smallest} images.")
     return settings
 
 
