@@ -35,7 +35,7 @@ def quick(**changes):
 
 def by_hand():
     """Words 0 and 127 on a line, without place; (0, x=0, y=0) and (0, x=127, y=0) with the place at weight 1."""
-    settings = SimpleNamespace(location_weights=[0.0, 1.0], n_nearest_words=2, beta=math.log(3.0))
+    settings = SimpleNamespace(location_weights=[0.0, 1.0], max_descriptors=None, n_nearest_words=2, beta=math.log(3.0))
     method = LocalCoding(settings)
     method.codebooks = [
         Codebook(np.array(words, np.float32), np.dtype(np.float32))
@@ -86,6 +86,18 @@ def test_scores_are_the_sum_of_what_each_patch_says(dtype):
     patches = model.method_.patch_scores(model.method_.prepare(images[2], model.model_.normalizer))
     assert patches.shape == (12, 3)
     assert np.allclose(patches.sum(axis=0), model.decision_function(images[2:3])[0], atol=1e-12)
+
+
+def test_an_even_choice_of_the_descriptors_is_coded():
+    images, labels = a_set()
+    model = quick(max_descriptors=4).fit(images, labels)
+    assert model.method_.coded_rows(12).tolist() == [1, 4, 7, 10]
+    assert model.method_.coded_rows(3).tolist() == [0, 1, 2]
+    chosen = images[2].take(np.array([1, 4, 7, 10]))
+    assert np.array_equal(model.decision_function([images[2]]), model.decision_function([chosen]))
+    patches = model.method_.patch_scores(images[2])
+    assert np.allclose(patches.sum(axis=0), model.decision_function(images[2:3])[0], atol=1e-12)
+    assert np.allclose(patches[[0, 2, 3, 11]], model.method_.intercept / 12)  # they only share the intercept
 
 
 def test_places_are_whole_numbers_beside_8_bits():
@@ -183,6 +195,7 @@ def test_the_answers_do_not_depend_on_the_threads():
         ({"n_words": 0}, "n_words must be a whole number from 1"),
         ({"n_samples": 1.5}, "n_samples must be a whole number"),
         ({"n_nearest_words": 0}, "n_nearest_words must be a whole number"),
+        ({"max_descriptors": 0}, "max_descriptors must be a whole number from 1"),
         ({"beta": -1}, "beta must be a number above 0; got -1"),
         ({"location_weights": []}, r"location_weights must be 1 to 16 numbers; got \[\]"),
         ({"location_weights": 1.5}, "location_weights must be 1 to 16 numbers; got 1.5"),

@@ -202,11 +202,13 @@ class SpatiallyLocalCoding(PooledRidge):
         Size of each codebook.
     location_weights : sequence of float, default=(0.0, 0.75, 1.5, 3.0)
         One codebook each: what the place of a patch counts beside its appearance; 0 ignores the place.
+    max_descriptors : int or None, default=1500
+        So many descriptors of an image are coded at most, evenly chosen; None for all.
     n_nearest_words : int, default=10
         Words of a codebook that share a descriptor.
-    beta : float, default=20.0
+    beta : float, default=40.0
         How fast a word's share falls with its squared distance, of unit vectors.
-    n_samples : int, default=200000
+    n_samples : int, default=65536
         Training descriptors that the codebooks are made from, as many from each image.
     alpha : float, optional
         As of :class:`PooledRidge`.
@@ -233,9 +235,10 @@ class SpatiallyLocalCoding(PooledRidge):
 
     n_words: int = dataclasses.field(default=1024, kw_only=False)
     location_weights: Sequence[float] = (0.0, 0.75, 1.5, 3.0)
+    max_descriptors: int | None = 1500
     n_nearest_words: int = 10
-    beta: float = 20.0
-    n_samples: int = 200_000
+    beta: float = 40.0
+    n_samples: int = 65_536
 
     def make_method(self, descriptor: Descriptor) -> Method:
         return LocalCoding(self)
@@ -245,6 +248,8 @@ class SpatiallyLocalCoding(PooledRidge):
         check_whole("n_words", self.n_words, 1, 1 << 16)
         check_whole("n_samples", self.n_samples, 1, 1 << 30)
         check_whole("n_nearest_words", self.n_nearest_words, 1, 1 << 16)
+        if self.max_descriptors is not None:
+            check_whole("max_descriptors", self.max_descriptors, 1, 1 << 30)
         check_positive("beta", self.beta)
         weights = plain(self.location_weights)
         if not isinstance(weights, list) or not 1 <= len(weights) <= _MAX_CODEBOOKS:

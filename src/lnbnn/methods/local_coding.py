@@ -21,12 +21,15 @@ from lnbnn.references import Reference, References
 
 __all__ = ["LocalCoding", "with_location"]
 
+_N_ITERATIONS = 10  # of k-means: half of those of a pyramid, as there are several codebooks
+
 
 class LocalCoding(RidgeMethod):
     """Several codebooks, the codes of each descriptor in all of them, the largest of each word, ridge regression.
 
-    The settings are ``n_words``, ``location_weights``, ``n_nearest_words``, ``beta``, ``n_samples`` and ``alpha``. The
-    codebooks are learned by the first :meth:`finish` and stay: images that come later are coded with them.
+    The settings are ``n_words``, ``location_weights``, ``max_descriptors``, ``n_nearest_words``, ``beta``,
+    ``n_samples`` and ``alpha``. The codebooks are learned by the first :meth:`finish` and stay: images that come later
+    are coded with them.
 
     With max pooling the value of a word comes from one descriptor, so the score of a class is the sum of what each
     descriptor says (:meth:`patch_scores`).
@@ -43,8 +46,13 @@ class LocalCoding(RidgeMethod):
 
     # ---- codes --------------------------------------------------------------------------------------------------
 
+    def coded_rows(self, n: int) -> NDArray[np.intp]:
+        """Which of n descriptors are coded, ascending: evenly, as they stand in the order of the grid."""
+        n_used = n if self.settings.max_descriptors is None else min(n, int(self.settings.max_descriptors))
+        return ((np.arange(n_used) + 0.5) * (n / n_used)).astype(np.intp)
+
     def codes(self, features: ImageFeatures) -> list[Codes]:
-        """The codes of an image's descriptors, by each codebook."""
+        """The codes of all descriptors, by each codebook."""
         settings = self.settings
         unit = UNIT_LENGTH if features.descriptors.dtype == np.uint8 else 1.0
         located = [self._located(features, place) for place in range(len(self.codebooks))]
@@ -55,20 +63,19 @@ class LocalCoding(RidgeMethod):
 
     def vector_of(self, features: ImageFeatures) -> NDArray[np.float32]:
         """The largest weight of each word in the image, of unit length."""
-        return self._vector(self.codes(features), features)
-
-    def _vector(self, codes: list[Codes], features: ImageFeatures) -> NDArray[np.float32]:
-        pooled = [pool(of_book, features.xy, pooling="max", n_levels=1) for of_book in codes]
-        return in_steps(normalize(np.concatenate(pooled), "l2").astype(np.float64))
+        coded = features.take(self.coded_rows(len(features)))
+        return _pooled(self.codes(coded), coded)
 
     def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
-        codes = self.codes(features)
-        values = self.coef * self._vector(codes, features)
+        taken = self.coded_rows(len(features))
+        coded = features.take(taken)
+        codes = self.codes(coded)
+        values = self.coef * _pooled(codes, coded)
         result = np.tile(self.intercept / len(features), (len(features), 1))
         first = 0
         for of_book in codes:
             rows, words = _strongest(of_book)
-            np.add.at(result, rows, values[:, first + words].T)
+            np.add.at(result, taken[rows], values[:, first + words].T)
             first += of_book.n_words
         return result
 
@@ -101,7 +108,9 @@ class LocalCoding(RidgeMethod):
 
         def learn(place: int) -> Codebook:
             vectors = np.concatenate([self._located(image, place) for image in sample])
-            return codebook_of(vectors, int(settings.n_words), seed=seed, whole_numbers=is_8_bit)
+            return codebook_of(
+                vectors, int(settings.n_words), seed=seed, whole_numbers=is_8_bit, n_iterations=_N_ITERATIONS
+            )
 
         n_books = len(settings.location_weights)
         for place in range(n_books):
@@ -157,6 +166,11 @@ def with_location(features: ImageFeatures, weight: float) -> NDArray[np.float32]
         return append_location(features, weight).astype(np.float32, copy=False)
     floats = ImageFeatures(features.descriptors.astype(np.float32), features.xy, features.scale, features.size)
     return np.rint(append_location(floats, UNIT_LENGTH * weight))
+
+
+def _pooled(codes: list[Codes], features: ImageFeatures) -> NDArray[np.float32]:
+    pooled = [pool(of_book, features.xy, pooling="max", n_levels=1) for of_book in codes]
+    return in_steps(normalize(np.concatenate(pooled), "l2").astype(np.float64))
 
 
 def _strongest(codes: Codes) -> tuple[NDArray[np.intp], NDArray[np.int64]]:

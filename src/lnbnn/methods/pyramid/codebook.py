@@ -139,7 +139,9 @@ def make_codebook(features: Sequence[ImageFeatures], n_words: int, *, n_samples:
     return codebook_of(sample, n_words, seed=seed, whole_numbers=sample.dtype == np.uint8)
 
 
-def codebook_of(sample: NDArray[np.generic], n_words: int, *, seed: int, whole_numbers: bool) -> Codebook:
+def codebook_of(
+    sample: NDArray[np.generic], n_words: int, *, seed: int, whole_numbers: bool, n_iterations: int = _N_ITERATIONS
+) -> Codebook:
     """A codebook by k-means on all of a sample.
 
     Fewer vectors than ``n_words`` give one word each. The words of whole numbers are whole numbers.
@@ -148,7 +150,7 @@ def codebook_of(sample: NDArray[np.generic], n_words: int, *, seed: int, whole_n
     words = kmeans_centers(
         sample.astype(np.float32),
         min(n_words, len(sample)),
-        n_iterations=_N_ITERATIONS,
+        n_iterations=n_iterations,
         seed=seed % _SEEDS,
         whole_numbers=whole_numbers,
         max_vectors_a_center=max(1, len(sample)),
