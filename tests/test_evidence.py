@@ -187,6 +187,7 @@ def test_evidence_of_a_fusion_with_ridge_regression_adds_up_to_its_log_odds():
     images, labels = grating_set(n_images=3)
     members = [("cells", quick(LocalNBNN, stop_confidence=None)), ("head", PooledRidge(descriptor=small_sift()))]
     fusion = LateFusion(members, n_jobs=1).fit(images, labels)
+    fusion.model_.weights = np.array([0.7, 0.4])
     scores = fusion.decision_function([query()])[0]
     evidence = explain(fusion, query(), label=labels[0], against=labels[-1])
     assert np.isclose(evidence.support.sum(), scores[0] - scores[-1], atol=1e-4)

@@ -16,9 +16,10 @@ METHODS = {
     "nbnn-log-odds": "lnbnn.classifiers.nbnn:LogOddsNBNN",
     "pooled-ridge": "lnbnn.classifiers.trained:PooledRidge",
     "pooled-svm": "lnbnn.classifiers.trained:PooledSVM",
+    "slc": "lnbnn.classifiers.trained:SpatiallyLocalCoding",
     "spm-hard": "lnbnn.classifiers.trained:HardSpatialPyramid",
     "spm-soft": "lnbnn.classifiers.trained:SoftSpatialPyramid",
 }
 
-INCREMENTAL = frozenset({"local-nbnn", "nbnn", "nbnn-log-odds", "pooled-ridge"})
+INCREMENTAL = frozenset({"local-nbnn", "nbnn", "nbnn-log-odds", "pooled-ridge", "slc"})
 """Methods that are incremental: changing the folder of such a model need not load its class."""

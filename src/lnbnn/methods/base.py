@@ -72,6 +72,9 @@ class Method(ABC):
     def absorb(self, other: Method, place: int, image: Reference) -> None:  # noqa: B027
         """Take in an image of another fitted method of the same settings, by its place there."""
 
+    def check_absorbs(self, other: Method) -> None:  # noqa: B027
+        """Raise unless images of another fitted method of the same settings can be taken in as they are there."""
+
     def min_descriptors(self) -> int:
         """How many descriptors a model must hold for a search."""
         return 1

@@ -1,4 +1,4 @@
-"""Ridge regression on the mean of an image's descriptors: a trained method that images can be added to and taken from.
+"""Ridge regression on one vector per image: trained methods that images can be added to and taken from.
 
 Everything is in closed form: the coefficients, the scores of each image as if it, or its class, had not been there,
 and with them the choice of the one constant.
@@ -6,6 +6,7 @@ and with them the choice of the one constant.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods.base import Method, Progress, no_progress
 from lnbnn.references import Reference, References, can_be_held_out
 
-__all__ = ["ALPHAS", "PooledRegression", "Regression"]
+__all__ = ["ALPHAS", "PooledRegression", "Regression", "RidgeMethod", "in_steps"]
 
 ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """The constants to choose from, for vectors of unit length."""
@@ -138,15 +139,23 @@ class Regression:
         return self.one_hot[rows] - residuals / np.maximum(1.0 - hat - 1.0 / len(self.rows), 1e-12)[:, None]
 
 
-class PooledRegression(Method):
-    """Ridge regression on the mean of an image's descriptors, of unit length; the setting is ``alpha``.
+def in_steps(vector: NDArray[np.float64]) -> NDArray[np.float32]:
+    """A vector of at most unit length in steps of 2^-20.
 
-    The score of a class is linear in the mean, so it is the sum of what each descriptor says (:meth:`patch_scores`).
+    The steps make sums of products exact as long as there are not very many images: they are the same in any order,
+    and the same whether images were added at once or one by one.
+    """
+    return (np.rint(vector / _STEP) * _STEP).astype(np.float32)
+
+
+class RidgeMethod(Method):
+    """Ridge regression on one vector per image; the setting is ``alpha``.
+
+    A method says what the vector of an image is, and what each descriptor adds to the scores.
     """
 
     is_incremental = True
     has_patch_evidence = True
-    needs_normalizer = False
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)
@@ -159,23 +168,18 @@ class PooledRegression(Method):
 
     @property
     def vectors(self) -> NDArray[np.float32]:
-        """The unit mean of each reference."""
+        """The vector of each reference."""
         return np.stack([self._vectors[image.id] for image in self.references])
 
+    @abstractmethod
     def vector_of(self, features: ImageFeatures) -> NDArray[np.float32]:
-        """The mean of the descriptors, of unit length, in steps of 2^-20.
+        """The vector of an image, of unit length, :func:`in_steps`."""
 
-        The steps make sums of products exact as long as there are not very many images: they are the same in any order,
-        and the same whether images were added at once or one by one.
-        """
-        steps = np.rint(_mean(features) / _length(features) / _STEP)
-        return (steps * _STEP).astype(np.float32)
+    @abstractmethod
+    def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+        """What each descriptor adds to the score of each class, shape (n_descriptors, n_classes)."""
 
     # ---- learning -----------------------------------------------------------------------------------------------
-
-    def prepare(self, features: ImageFeatures, normalizer: object) -> ImageFeatures:
-        """The features as they are."""
-        return features
 
     def add(self, image: Reference, features: ImageFeatures) -> None:
         self._vectors[image.id] = self.vector_of(features)
@@ -184,7 +188,7 @@ class PooledRegression(Method):
         del self._vectors[image.id]
 
     def absorb(self, other: Method, place: int, image: Reference) -> None:
-        assert isinstance(other, PooledRegression)
+        assert isinstance(other, RidgeMethod)
         self._vectors[image.id] = other._vectors[other.references[place].id]
 
     def resume(self, *, keeps_structure: bool = False) -> None:
@@ -256,22 +260,7 @@ class PooledRegression(Method):
     # ---- scoring ------------------------------------------------------------------------------------------------
 
     def scores(self, features: ImageFeatures) -> NDArray[np.float64]:
-        self._check(features)
         return self.coef @ self.vector_of(features) + self.intercept
-
-    def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
-        """What each descriptor adds to the score of each class, shape (n_descriptors, n_classes)."""
-        self._check(features)
-        rows = features.descriptors.astype(np.float64) / (UNIT_LENGTH if features.descriptors.dtype == np.uint8 else 1)
-        n = len(features)
-        return rows @ self.coef.T / (n * _length(features)) + self.intercept / n  # but for the steps of the vector
-
-    def _check(self, features: ImageFeatures) -> None:
-        if features.n_dims != self.coef.shape[1]:
-            raise InvalidInputError(
-                f"descriptors must have the length {self.coef.shape[1]}, as those the model was fitted on; "
-                f"got {features.n_dims}."
-            )
 
     def held_out_scores(
         self, progress: Progress = no_progress, rows: Sequence[int] | None = None
@@ -322,12 +311,46 @@ class PooledRegression(Method):
         self.coef, self.intercept, self.alpha = found.values()
         self._vectors = {image.id: vector for image, vector in zip(references, vectors, strict=True)}
 
-    def describe(self) -> str:
-        return f"ridge regression (alpha={self.alpha[0]:g}) on the mean descriptor, {self.coef.shape[1]} numbers"
-
     @property
     def nbytes(self) -> int:
         return self.coef.nbytes + self.intercept.nbytes + sum(vector.nbytes for vector in self._vectors.values())
+
+
+class PooledRegression(RidgeMethod):
+    """Ridge regression on the mean of an image's descriptors, of unit length.
+
+    The score of a class is linear in the mean, so it is the sum of what each descriptor says (:meth:`patch_scores`).
+    """
+
+    needs_normalizer = False
+
+    def prepare(self, features: ImageFeatures, normalizer: object) -> ImageFeatures:
+        """The features as they are."""
+        return features
+
+    def vector_of(self, features: ImageFeatures) -> NDArray[np.float32]:
+        """The mean of the descriptors, of unit length."""
+        return in_steps(_mean(features) / _length(features))
+
+    def scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+        self._check(features)
+        return super().scores(features)
+
+    def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+        self._check(features)
+        rows = features.descriptors.astype(np.float64) / (UNIT_LENGTH if features.descriptors.dtype == np.uint8 else 1)
+        n = len(features)
+        return rows @ self.coef.T / (n * _length(features)) + self.intercept / n  # but for the steps of the vector
+
+    def _check(self, features: ImageFeatures) -> None:
+        if features.n_dims != self.coef.shape[1]:
+            raise InvalidInputError(
+                f"descriptors must have the length {self.coef.shape[1]}, as those the model was fitted on; "
+                f"got {features.n_dims}."
+            )
+
+    def describe(self) -> str:
+        return f"ridge regression (alpha={self.alpha[0]:g}) on the mean descriptor, {self.coef.shape[1]} numbers"
 
 
 def _mean(features: ImageFeatures) -> NDArray[np.float64]:

@@ -201,6 +201,7 @@ class Model:
                 "models to merge must have learned the same center and components of their descriptors; "
                 "fit one model on the images of both."
             )
+        self.method.check_absorbs(other.method)
 
     def new_references(self, other: Model) -> tuple[dict[int, Reference], list[tuple[int, int]]]:
         """The images of another model under new ids, by those they have there; and as of :meth:`absorb`."""

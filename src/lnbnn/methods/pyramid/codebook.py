@@ -12,7 +12,7 @@ from lnbnn.errors import InvalidInputError
 from lnbnn.features import UNIT_LENGTH, ImageFeatures
 from lnbnn.indexes.faiss_kmeans import check_memory, kmeans_centers, nearest_centers
 
-__all__ = ["Codebook", "Codes", "make_codebook", "sample_descriptors", "soft_weights"]
+__all__ = ["Codebook", "Codes", "codebook_of", "make_codebook", "sample_descriptors", "sample_features", "soft_weights"]
 
 _N_ITERATIONS = 20
 _SEEDS = (1 << 31) - 1  # FAISS takes seeds below
@@ -113,7 +113,7 @@ def soft_weights(squared: NDArray[np.float32], beta: float) -> NDArray[np.float3
     return (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
-def sample_descriptors(features: Sequence[ImageFeatures], n_samples: int, seed: int) -> NDArray[np.generic]:
+def sample_features(features: Sequence[ImageFeatures], n_samples: int, seed: int) -> list[ImageFeatures]:
     """About ``n_samples`` descriptors, as many from each image as from any other; all of an image that has fewer."""
     kinds = {(image.descriptors.dtype, image.n_dims) for image in features}
     if len(kinds) != 1:
@@ -124,23 +124,35 @@ def sample_descriptors(features: Sequence[ImageFeatures], n_samples: int, seed: 
     for number, image in enumerate(features):
         n_taken = min(len(image), an_image)
         rows = np.random.default_rng([seed, number]).choice(len(image), n_taken, replace=False)
-        parts.append(image.descriptors[np.sort(rows)])
-    return np.concatenate(parts)
+        parts.append(image.take(np.sort(rows)))
+    return parts
+
+
+def sample_descriptors(features: Sequence[ImageFeatures], n_samples: int, seed: int) -> NDArray[np.generic]:
+    """The descriptors of :func:`sample_features`."""
+    return np.concatenate([image.descriptors for image in sample_features(features, n_samples, seed)])
 
 
 def make_codebook(features: Sequence[ImageFeatures], n_words: int, *, n_samples: int, seed: int) -> Codebook:
-    """A codebook of the descriptors of training images, by k-means on a sample of them.
-
-    Fewer sampled descriptors than ``n_words`` give one word each. The words of 8-bit descriptors are whole numbers.
-    """
+    """A codebook of the descriptors of training images, by k-means on a sample of them: :func:`codebook_of`."""
     sample = sample_descriptors(features, n_samples, seed)
+    return codebook_of(sample, n_words, seed=seed, whole_numbers=sample.dtype == np.uint8)
+
+
+def codebook_of(
+    sample: NDArray[np.generic], n_words: int, *, seed: int, whole_numbers: bool, n_iterations: int = _N_ITERATIONS
+) -> Codebook:
+    """A codebook by k-means on all of a sample.
+
+    Fewer vectors than ``n_words`` give one word each. The words of whole numbers are whole numbers.
+    """
     check_memory("making the codebook", 3 * sample.size * 4)
     words = kmeans_centers(
         sample.astype(np.float32),
         min(n_words, len(sample)),
-        n_iterations=_N_ITERATIONS,
+        n_iterations=n_iterations,
         seed=seed % _SEEDS,
-        whole_numbers=sample.dtype == np.uint8,
-        max_vectors_a_center=max(1, n_samples),
+        whole_numbers=whole_numbers,
+        max_vectors_a_center=max(1, len(sample)),
     )
     return Codebook(words, sample.dtype)

@@ -1,0 +1,188 @@
+"""Spatially Local Coding: words of appearance and place, max pooling over the whole image, and ridge regression."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.features import UNIT_LENGTH, ImageFeatures, append_location
+from lnbnn.files.arrays import load_array, save_array
+from lnbnn.methods.base import Method, Progress
+from lnbnn.methods.pyramid.codebook import Codebook, Codes, codebook_of, sample_features
+from lnbnn.methods.pyramid.pooling import normalize, pool
+from lnbnn.methods.ridge import RidgeMethod, in_steps
+from lnbnn.reading.extraction import map_in_order
+from lnbnn.references import Reference, References
+
+__all__ = ["LocalCoding", "with_location"]
+
+_N_ITERATIONS = 10  # of k-means: half of those of a pyramid, as there are several codebooks
+
+
+class LocalCoding(RidgeMethod):
+    """Several codebooks, the codes of each descriptor in all of them, the largest of each word, ridge regression.
+
+    The settings are ``n_words``, ``location_weights``, ``max_descriptors``, ``n_nearest_words``, ``beta``,
+    ``n_samples`` and ``alpha``. The codebooks are learned by the first :meth:`finish` and stay: images that come later
+    are coded with them.
+
+    With max pooling the value of a word comes from one descriptor, so the score of a class is the sum of what each
+    descriptor says (:meth:`patch_scores`).
+
+    References
+    ----------
+    McCann and Lowe, "Spatially Local Coding for Object Recognition", ACCV 2012.
+    """
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        self._waiting: dict[int, ImageFeatures] = {}  # until there are codebooks
+        self.codebooks: list[Codebook] = []
+
+    # ---- codes --------------------------------------------------------------------------------------------------
+
+    def coded_rows(self, n: int) -> NDArray[np.intp]:
+        """Which of n descriptors are coded, ascending: evenly, as they stand in the order of the grid."""
+        n_used = n if self.settings.max_descriptors is None else min(n, int(self.settings.max_descriptors))
+        return ((np.arange(n_used) + 0.5) * (n / n_used)).astype(np.intp)
+
+    def codes(self, features: ImageFeatures) -> list[Codes]:
+        """The codes of all descriptors, by each codebook."""
+        settings = self.settings
+        unit = UNIT_LENGTH if features.descriptors.dtype == np.uint8 else 1.0
+        located = [self._located(features, place) for place in range(len(self.codebooks))]
+        return [
+            codebook.codes(vectors, int(settings.n_nearest_words), float(settings.beta) / unit**2)
+            for codebook, vectors in zip(self.codebooks, located, strict=True)
+        ]
+
+    def vector_of(self, features: ImageFeatures) -> NDArray[np.float32]:
+        """The largest weight of each word in the image, of unit length."""
+        coded = features.take(self.coded_rows(len(features)))
+        return _pooled(self.codes(coded), coded)
+
+    def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+        taken = self.coded_rows(len(features))
+        coded = features.take(taken)
+        codes = self.codes(coded)
+        values = self.coef * _pooled(codes, coded)
+        result = np.tile(self.intercept / len(features), (len(features), 1))
+        first = 0
+        for of_book in codes:
+            rows, words = _strongest(of_book)
+            np.add.at(result, taken[rows], values[:, first + words].T)
+            first += of_book.n_words
+        return result
+
+    def _located(self, features: ImageFeatures, place: int) -> NDArray[np.float32]:
+        return with_location(features, float(self.settings.location_weights[place]))
+
+    # ---- learning -----------------------------------------------------------------------------------------------
+
+    def add(self, image: Reference, features: ImageFeatures) -> None:
+        if self.codebooks:
+            super().add(image, features)
+        else:
+            self._waiting[image.id] = features
+
+    def finish(self, references: References, progress: Progress) -> None:
+        if not self.codebooks:
+            self._learn_codebooks(progress)
+            ids, images = list(self._waiting), list(self._waiting.values())
+            for number, vector in enumerate(map_in_order(self.vector_of, images, self.settings.n_jobs)):
+                self._vectors[ids[number]] = vector
+                progress("coding images", number + 1, len(images))
+            self._waiting = {}
+        super().finish(references, progress)
+
+    def _learn_codebooks(self, progress: Progress) -> None:
+        """From the images in the order of their contents: the order they are given in changes nothing."""
+        settings, seed = self.settings, int(self.settings.random_state)
+        sample = sample_features(sorted(self._waiting.values(), key=_digest), int(settings.n_samples), seed)
+        is_8_bit = sample[0].descriptors.dtype == np.uint8
+
+        def learn(place: int) -> Codebook:
+            vectors = np.concatenate([self._located(image, place) for image in sample])
+            return codebook_of(
+                vectors, int(settings.n_words), seed=seed, whole_numbers=is_8_bit, n_iterations=_N_ITERATIONS
+            )
+
+        n_books = len(settings.location_weights)
+        for place in range(n_books):
+            progress("making the codebooks", place, n_books)
+            self.codebooks.append(learn(place))
+        progress("making the codebooks", n_books, n_books)
+
+    def check_absorbs(self, other: Method) -> None:
+        assert isinstance(other, LocalCoding)
+        pairs = zip(self.codebooks, other.codebooks, strict=True)
+        if not all(np.array_equal(mine.words, theirs.words) for mine, theirs in pairs):
+            raise InvalidInputError(
+                "models to merge must have learned the same words; fit one model on the images of both."
+            )
+
+    # ---- keeping ------------------------------------------------------------------------------------------------
+
+    def save(self, folder: Path) -> None:
+        super().save(folder)
+        for place, codebook in enumerate(self.codebooks):
+            save_array(folder / f"words_{place}.npy", codebook.words)
+
+    def load(self, folder: Path, references: References) -> None:
+        super().load(folder, references)
+        weights = self.settings.location_weights
+        self.codebooks = []
+        for place in range(len(weights)):
+            words = load_array(folder / f"words_{place}.npy", ndim=2, dtypes=("float32",))
+            self.codebooks.append(Codebook(np.array(words, np.float32), words.dtype))
+        n_dims = {
+            codebook.words.shape[1] - 2 * bool(weight) for codebook, weight in zip(self.codebooks, weights, strict=True)
+        }
+        if len(n_dims) != 1 or sum(map(len, self.codebooks)) != self.coef.shape[1]:
+            raise ModelFormatError(f"{folder}: the words do not fit the regression; fit the model again.")
+        if not all(np.isfinite(codebook.words).all() for codebook in self.codebooks):
+            raise ModelFormatError(f"{folder}: the words are no finite numbers; fit the model again.")
+
+    def describe(self) -> str:
+        sizes = " + ".join(str(len(codebook)) for codebook in self.codebooks)
+        return f"ridge regression (alpha={self.alpha[0]:g}) on the largest code of each of {sizes} words"
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + sum(codebook.words.nbytes for codebook in self.codebooks)
+
+
+def with_location(features: ImageFeatures, weight: float) -> NDArray[np.float32]:
+    """As :func:`~lnbnn.features.append_location`, in float32 and for any weight; whole numbers for 8-bit descriptors.
+
+    Distances between whole numbers are exact in float32, so they are the same in any order of summing.
+    """
+    if features.descriptors.dtype != np.uint8:
+        return append_location(features, weight).astype(np.float32, copy=False)
+    floats = ImageFeatures(features.descriptors.astype(np.float32), features.xy, features.scale, features.size)
+    return np.rint(append_location(floats, UNIT_LENGTH * weight))
+
+
+def _pooled(codes: list[Codes], features: ImageFeatures) -> NDArray[np.float32]:
+    pooled = [pool(of_book, features.xy, pooling="max", n_levels=1) for of_book in codes]
+    return in_steps(normalize(np.concatenate(pooled), "l2").astype(np.float64))
+
+
+def _strongest(codes: Codes) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """The descriptor with the largest weight of each word that has one, the first of equals; and the words."""
+    best = np.zeros(codes.n_words, np.float32)
+    np.maximum.at(best, codes.words, codes.weights)
+    rows, columns = np.nonzero((codes.weights == best[codes.words]) & (codes.weights > 0))
+    words, first = np.unique(codes.words[rows, columns], return_index=True)
+    return rows[first], words
+
+
+def _digest(features: ImageFeatures) -> bytes:
+    digest = hashlib.blake2b(features.descriptors.tobytes())
+    digest.update(features.xy.tobytes())
+    return digest.digest()

@@ -1,0 +1,225 @@
+"""Spatially Local Coding: codes worked by hand, evidence that sums to the score, and changes with the words kept."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from synthetic import make_features
+
+from lnbnn import ImageFeatures, LateFusion, LocalNBNN, load
+from lnbnn.classifiers.trained import SpatiallyLocalCoding
+from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.methods.local_coding import LocalCoding, with_location
+from lnbnn.methods.pyramid.codebook import Codebook
+from lnbnn.model.changes import compact
+
+
+def image(seed, label, dtype=np.uint8, n_dims=8):
+    """Twelve descriptors around the label's axis, at seeded places."""
+    rng = np.random.default_rng(seed)
+    values = rng.uniform(0, 60, (12, n_dims)) + 60.0 * np.eye(n_dims)[label]
+    return make_features((values if dtype == np.uint8 else values / 127).astype(dtype), seed=seed)
+
+
+def a_set(n=12, n_classes=3, dtype=np.uint8):
+    labels = [place % n_classes for place in range(n)]
+    return [image(seed, label, dtype) for seed, label in enumerate(labels)], labels
+
+
+def quick(**changes):
+    return SpatiallyLocalCoding(**{"n_words": 6, "n_nearest_words": 3, "alpha": 0.1, "n_jobs": 1, **changes})
+
+
+def by_hand():
+    """Words 0 and 127 on a line, without place; (0, x=0, y=0) and (0, x=127, y=0) with the place at weight 1."""
+    settings = SimpleNamespace(location_weights=[0.0, 1.0], max_descriptors=None, n_nearest_words=2, beta=math.log(3.0))
+    method = LocalCoding(settings)
+    method.codebooks = [
+        Codebook(np.array(words, np.float32), np.dtype(np.float32))
+        for words in ([[0], [127]], [[0, 0, 0], [0, 127, 0]])
+    ]
+    return method
+
+
+def test_codes_by_hand():
+    # beta = log 3, so a share falls to a third per unit of squared distance. Descriptors 0 and 127 at (0, 0), (1, 0).
+    # Without place: distances (0, 1) and (1, 0): shares (3/4, 1/4) and (1/4, 3/4); the largest are (3/4, 3/4).
+    # With it, the first: (0, 1), shares (3/4, 1/4). The second: (2, 1), shares (1/4, 3/4).
+    features = ImageFeatures(np.array([[0], [127]], np.uint8), [[0, 0], [1, 0]], [16, 16], (10, 10))
+    without, with_place = by_hand().codes(features)
+    assert without.words.tolist() == [[0, 1], [1, 0]]
+    assert np.allclose(without.weights, [[0.75, 0.25], [0.75, 0.25]])
+    assert with_place.words.tolist() == [[0, 1], [1, 0]]
+    assert np.allclose(with_place.weights, [[0.75, 0.25], [0.75, 0.25]])
+    assert np.allclose(by_hand().vector_of(features), [0.5, 0.5, 0.5, 0.5], atol=1e-6)
+
+
+def test_the_place_changes_the_codes_with_a_weight_only():
+    # One descriptor 0. At (0, 0) the words with place are at distances (0, 1), at (1/2, 0) both at 1/4 (63.5 -> 64).
+    # sizes: (3/4, 1/4, 3/4, 1/4) has the length sqrt(20)/4; (3/4, 1/4, 1/2, 1/2) the length sqrt(18)/4
+    vectors = [
+        by_hand().vector_of(ImageFeatures(np.array([[0]], np.uint8), [[x, 0]], [16], (10, 10))) for x in (0.0, 0.5)
+    ]
+    assert np.allclose(vectors[0], np.array([3, 1, 3, 1]) / math.sqrt(20), atol=1e-6)
+    assert np.allclose(vectors[1], np.array([3, 1, 2, 2]) / math.sqrt(18), atol=5e-3)
+
+
+def test_what_a_descriptor_adds_by_hand():
+    # Descriptors 0 and 127 at one place (0, 0). Without place each is the strongest of its word, 3/4. With it both are
+    # at equal distances of the words, less one: (0, 1) and (1, 2), shares (3/4, 1/4) of both: the first counts.
+    method = by_hand()
+    method.coef, method.intercept = np.array([[1.0, 10.0, 100.0, 1000.0]]), np.array([4.0])
+    features = ImageFeatures(np.array([[0], [127]], np.uint8), [[0, 0], [0, 0]], [16, 16], (10, 10))
+    length = math.sqrt(9 + 9 + 9 + 1)
+    assert np.allclose(
+        method.patch_scores(features), [[2 + (3 * 1 + 3 * 100 + 1 * 1000) / length], [2 + 3 * 10 / length]], atol=1e-2
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32])
+def test_scores_are_the_sum_of_what_each_patch_says(dtype):
+    images, labels = a_set(dtype=dtype)
+    model = quick().fit(images, labels)
+    patches = model.method_.patch_scores(model.method_.prepare(images[2], model.model_.normalizer))
+    assert patches.shape == (12, 3)
+    assert np.allclose(patches.sum(axis=0), model.decision_function(images[2:3])[0], atol=1e-12)
+
+
+def test_an_even_choice_of_the_descriptors_is_coded():
+    images, labels = a_set()
+    model = quick(max_descriptors=4).fit(images, labels)
+    assert model.method_.coded_rows(12).tolist() == [1, 4, 7, 10]
+    assert model.method_.coded_rows(3).tolist() == [0, 1, 2]
+    chosen = images[2].take(np.array([1, 4, 7, 10]))
+    assert np.array_equal(model.decision_function([images[2]]), model.decision_function([chosen]))
+    patches = model.method_.patch_scores(images[2])
+    assert np.allclose(patches.sum(axis=0), model.decision_function(images[2:3])[0], atol=1e-12)
+    assert np.allclose(patches[[0, 2, 3, 11]], model.method_.intercept / 12)  # they only share the intercept
+
+
+def test_places_are_whole_numbers_beside_8_bits():
+    features = ImageFeatures(np.array([[5, 6]], np.uint8), [[0.25, 1.0]], [16], (10, 10))
+    assert with_location(features, 3.0).tolist() == [[5, 6, 95, 381]]  # 0.25 * 3 * 127 = 95.25
+    assert with_location(features, 0.0).tolist() == [[5, 6]]
+    floats = ImageFeatures(np.array([[5, 6]], np.float16), [[0.25, 1.0]], [16], (10, 10))
+    assert with_location(floats, 3.0).tolist() == [[5, 6, 0.75, 3.0]]
+    assert with_location(floats, 0.0).dtype == np.float32
+
+
+def test_vectors_have_unit_length():
+    images, labels = a_set()
+    vectors = quick().fit(images, labels).method_.vectors
+    assert vectors.shape == (12, 24)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-4)
+
+
+def test_a_changed_model_is_a_fresh_one_with_the_same_words(tmp_path):
+    images, labels = a_set(12)
+    quick().fit(images[:6], labels[:6]).save(tmp_path / "model")
+    changed = load(tmp_path / "model")
+    for features, label in zip(images[6:], labels[6:], strict=True):
+        changed.partial_fit([features], [label])
+    changed.remove(1).relabel(0, 2)
+    fresh = LocalCoding(changed.method_.settings)
+    fresh.codebooks = changed.method_.codebooks
+    kept = [0, *range(2, 12)]
+    for reference, place in zip(changed.images_, kept, strict=True):
+        fresh.add(reference, images[place])
+    fresh.finish(changed.model_.references, lambda *_: None)
+    expected = np.stack([fresh.scores(features) for features in images])
+    assert np.array_equal(changed.decision_function(images), expected)
+    assert [reference.label for reference in changed.images_] == [2, *labels[2:]]
+
+
+def test_held_out_scores_are_those_of_a_model_without_the_image():
+    images, labels = a_set()
+    model = quick().fit(images, labels)
+    held_out = model.held_out_scores()
+    assert np.allclose(held_out[4], model.remove(4).decision_function(images[4:5])[0], atol=1e-9)
+
+
+def test_words_stay_when_the_model_is_compacted_and_the_constant_is_chosen_again(tmp_path):
+    images, labels = a_set(12)
+    model = quick(alpha=None).fit(images[:6], labels[:6])
+    words = [codebook.words.copy() for codebook in model.method_.codebooks]
+    model.partial_fit(images[6:], labels[6:])
+    model.save(tmp_path / "model")
+    compact(tmp_path / "model")
+    method = load(tmp_path / "model").method_
+    assert all(np.array_equal(codebook.words, before) for codebook, before in zip(method.codebooks, words, strict=True))
+    assert method.alpha[0] == quick(alpha=None).fit(images, labels).method_.alpha[0]
+
+
+def test_models_with_other_words_are_not_merged():
+    images, labels = a_set()
+    model, other = quick().fit(images[:6], labels[:6]), quick().fit(images[6:], labels[6:])
+    before = model.decision_function(images)
+    with pytest.raises(InvalidInputError, match="must have learned the same words; fit one model on the images"):
+        model.model_.absorb(other.model_)
+    assert np.array_equal(model.decision_function(images), before)
+
+
+def test_models_of_the_same_words_are_merged(tmp_path):
+    images, labels = a_set()
+    quick().fit(images, labels).save(tmp_path / "model")
+    one, two = load(tmp_path / "model"), load(tmp_path / "model")
+    for place in range(6):
+        one.remove(place)
+        two.remove(place + 6)
+    one.model_.absorb(two.model_)
+    expected = load(tmp_path / "model").decision_function(images)
+    assert np.array_equal(one.decision_function(images), expected)
+
+
+def test_a_fusion_with_it_lives():
+    images, labels = a_set()
+    members = [("a", LocalNBNN(index="exact", query_budget=None)), ("b", quick())]
+    fusion = LateFusion(members, n_jobs=1).fit(images[:-1], labels[:-1])
+    fusion.partial_fit(images[-1:], labels[-1:]).remove(0)
+    assert len(fusion.images_) == 11
+    assert fusion.predict(images[1:]).tolist() == labels[1:]
+
+
+def test_the_answers_do_not_depend_on_the_threads():
+    images, labels = a_set()
+    expected = quick().fit(images, labels).decision_function(images)
+    assert np.array_equal(quick(n_jobs=3).fit(images, labels).decision_function(images), expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_words": 0}, "n_words must be a whole number from 1"),
+        ({"n_samples": 1.5}, "n_samples must be a whole number"),
+        ({"n_nearest_words": 0}, "n_nearest_words must be a whole number"),
+        ({"max_descriptors": 0}, "max_descriptors must be a whole number from 1"),
+        ({"beta": -1}, "beta must be a number above 0; got -1"),
+        ({"location_weights": []}, r"location_weights must be 1 to 16 numbers; got \[\]"),
+        ({"location_weights": 1.5}, "location_weights must be 1 to 16 numbers; got 1.5"),
+        ({"location_weights": (0, -1)}, "location_weights must be a number above 0; got -1"),
+        ({"location_weights": (0, "x")}, "location_weights must be a number above 0; got 'x'"),
+        ({"alpha": 0}, "alpha must be a number above 0; got 0"),
+    ],
+)
+def test_bad_settings(changes, message):
+    with pytest.raises(InvalidInputError, match=message):
+        quick(**changes).fit(*a_set())
+
+
+def test_other_descriptors_are_refused():
+    images, labels = a_set()
+    with pytest.raises(InvalidInputError, match="must be float32 of shape"):
+        quick().fit(images, labels).predict([image(0, 0, n_dims=9)])
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((6, 9), "f4"), np.zeros((5, 8), "f4"), np.full((6, 8), np.nan, "f4")])
+def test_damaged_words_are_refused(wrong, tmp_path):
+    images, labels = a_set()
+    method = quick().fit(images, labels).method_
+    method.save(tmp_path)
+    np.save(tmp_path / "words_0.npy", wrong)
+    with pytest.raises(ModelFormatError, match="fit the model again"):
+        LocalCoding(quick()).load(tmp_path, method.references)
