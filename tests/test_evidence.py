@@ -192,7 +192,7 @@ def test_evidence_of_a_fusion_with_ridge_regression_adds_up_to_its_log_odds():
     evidence = explain(fusion, images[0], label=labels[0], against=labels[-1])
     assert np.isclose(evidence.support.sum(), scores[0] - scores[-1], atol=1e-4)
     assert len(evidence.support) == 2 * 36
-    assert {photo.image.label for photo in evidence.photos} == {labels[0], labels[-1]}
+    assert {photo.image.label for photo in evidence.photos} == {labels[0]}
 
 
 @pytest.mark.parametrize("method", sorted({*CLASSIFIERS} - {*WITH_EVIDENCE, "pooled-ridge", "slc"}))

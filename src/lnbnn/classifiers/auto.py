@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from lnbnn.classifiers.base import Classifier, settings_class
 from lnbnn.classifiers.fusion import LateFusion
 from lnbnn.classifiers.local_nbnn import LocalNBNN
-from lnbnn.classifiers.trained import PooledRidge
-from lnbnn.descriptors import Descriptor, distinct, make_descriptor
+from lnbnn.classifiers.trained import PooledRidge, SpatiallyLocalCoding
+from lnbnn.descriptors import Descriptor, make_descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError
-from lnbnn.features import ImageFeatures, JointFeatures
+from lnbnn.features import ImageFeatures
 from lnbnn.model.calibration import fit_fusion_weights, fuse, negative_log_likelihood
 from lnbnn.model.fusion import FusionModel
 from lnbnn.model.intake import Intake
@@ -32,10 +32,13 @@ __all__ = ["Auto", "Choice", "Trial"]
 
 _logger = logging.getLogger(__name__)
 
-_SECONDS = {"deep": 0.06, "dense-sift": 0.25, "keypoint-sift": 0.16}  # of CPU that trials take per image, about
-_OTHER_SECONDS = 0.3
+_SECONDS = {"deep": 0.06, "dense-sift": 0.1}  # of CPU that trials take per image, about
+_OTHER_SECONDS = 0.13
+_LAST_RESORT = "keypoint-sift"  # dear, and of use for individuals alone: tried where the others do badly
+_BADLY = 0.75  # accuracy
 _MAX_PER_CLASS = 30  # images of a class that are tried
-_WORTH = 0.01  # a member stays if without it the loss grows by more than this share of it
+_WORTH = 0.01  # a descriptor stays if without it the loss grows by more than this share of it
+_WORTH_ON_THE_SIDE = 0.001  # the same of a method on a descriptor that another needs anyway
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Auto(Classifier):
 
     Each candidate is tried on the labeled images, or on a sample of the classes, with each image left out: Local NBNN
     on the cells of a network, on dense SIFT and on keypoint SIFT, with several weights of a patch's place, and ridge
-    regression on the mean of the network's cells. Those that make the others better are fused; the fitted model is that
+    regression on the mean of the network's cells; without a network, Spatially Local Coding on dense SIFT. Those that make the others better are fused; the fitted model is that
     :class:`~lnbnn.LateFusion` or, where one is enough, that classifier. The choice depends on the images and the
     settings alone, not on the time that anything takes.
 
@@ -145,9 +148,11 @@ class Auto(Classifier):
             self._fit_safely(images, labels, names, on_error=on_error, store=store, progress=progress)
             return self
         kept = _KeptFeatures(store)
-        trials = _Trials(self, names)
-        trials.read([images[i] for i in sample], [labels[i] for i in sample], on_error, kept, progress)
-        taken = trials.choose(progress)
+        trials = _Trials(self, [images[i] for i in sample], [labels[i] for i in sample], on_error, kept)
+        trials.run([name for name in names if name != _LAST_RESORT or len(names) == 1], progress)
+        if _LAST_RESORT in names and len(names) > 1 and trials.accuracy_of(trials.chosen()) < _BADLY:
+            trials.run([_LAST_RESORT], progress)
+        taken = trials.chosen()
         if len(sample) == len(images):
             self.model_ = trials.fitted(taken)
         else:
@@ -172,9 +177,10 @@ class Auto(Classifier):
         return ["deep", "dense-sift", "keypoint-sift"]
 
     def _n_tried(self, names: Iterable[str]) -> int:
-        return max(20, int(2.0 * self.budget / sum(_SECONDS.get(name, _OTHER_SECONDS) for name in names)))
+        seconds = [_SECONDS.get(name, _OTHER_SECONDS) for name in names if name != _LAST_RESORT]
+        return max(20, int(2.0 * self.budget / (sum(seconds) or _OTHER_SECONDS)))
 
-    def candidates(self, name: str) -> list[tuple[str, str, Classifier]]:
+    def candidates(self, name: str, *, has_network: bool) -> list[tuple[str, str, Classifier]]:
         """What is tried on a descriptor: (kind, name, classifier); the best of each kind may be taken."""
         descriptor = make_descriptor(name)
         usual = descriptor.location_weight
@@ -187,6 +193,8 @@ class Auto(Classifier):
             found.append((f"local-nbnn on {name}", f"local-nbnn on {name}, location weight {weight:g}", matching))
         if is_network:
             found.append((f"pooled-ridge on {name}", f"pooled-ridge on {name}", PooledRidge(**shared)))
+        elif not has_network and usual:
+            found.append((f"slc on {name}", f"slc on {name}", SpatiallyLocalCoding(**shared)))
         return found
 
     def _made(self, members: list[tuple[str, Classifier]]) -> Classifier:
@@ -217,7 +225,7 @@ class Auto(Classifier):
             "accuracy can be told; local-nbnn on %s is taken",
             names[0],
         )
-        _, _, chosen = self.candidates(names[0])[0]
+        _, _, chosen = self.candidates(names[0], has_network=True)[0]
         self._keep_within_memory(chosen, images, how["store"])
         self.model_ = chosen.fit(images, labels, **how).model_
         self._choice = Choice((), 0, len(set(labels)))
@@ -229,88 +237,114 @@ class Auto(Classifier):
 
 
 class _Trials:
-    """Candidates, fitted on the same sample of images, and their scores of each image left out."""
+    """Candidates, fitted on the same sample of images, and their log-probabilities of each image left out."""
 
-    def __init__(self, auto: Auto, names: list[str]) -> None:
-        self.auto = auto
+    def __init__(
+        self, auto: Auto, images: list[ImageLike], labels: list[Any], on_error: str, store: FeatureStore
+    ) -> None:
+        self.auto, self.images, self.labels = auto, images, labels
+        self.on_error, self.store = on_error, store
         self.candidates: dict[str, Classifier] = {}
         self.kind_of: dict[str, str] = {}
-        for name in names:
-            for kind, full_name, classifier in auto.candidates(name):
-                self.candidates[full_name], self.kind_of[full_name] = classifier, kind
-        self.models = {
-            name: Model(one.with_model(None), one.make_descriptor()) for name, one in self.candidates.items()
-        }
-        self.scores: dict[str, NDArray[np.float64]] = {}
+        self.models: dict[str, Model] = {}
+        self.log_probas: dict[str, NDArray[np.float64]] = {}
         self.trials: dict[str, Trial] = {}
         self.references = References()
         self.skipped: list[tuple[str, str]] = []
-        self._found: list[tuple[Reference, JointFeatures]] = []
 
-    def read(
-        self, images: list[ImageLike], labels: list[Any], on_error: str, store: FeatureStore, progress: Progress
-    ) -> None:
-        descriptors, self.part_of = distinct([model.descriptor for model in self.models.values()])
+    def run(self, names: list[str], progress: Progress) -> None:
+        """Try what there is to try on these descriptors."""
+        descriptors = [make_descriptor(name) for name in names]
         intake = Intake(descriptors)
-        n_jobs = self.auto.n_jobs
-        read = intake.read(images, labels, first_id=0, on_error=on_error, n_jobs=n_jobs, store=store, progress=progress)
-        self._found = list(read)
-        if not self._found:
-            raise InvalidInputError(f"none of the {len(images)} images can be used: {intake.skipped[0][1]}")
-        self.references = References(image for image, _ in self._found)
-        self.skipped = intake.skipped
+        read = intake.read(
+            self.images,
+            self.labels,
+            first_id=0,
+            on_error=self.on_error,
+            n_jobs=self.auto.n_jobs,
+            store=self.store,
+            progress=progress,
+        )
+        found = list(read)
+        if not found:
+            raise InvalidInputError(f"none of the {len(self.images)} images can be used: {intake.skipped[0][1]}")
+        if not self.references:
+            self.references, self.skipped = References(image for image, _ in found), intake.skipped
+        has_network = any(descriptor.normalization is not None for descriptor in descriptors)
+        tried = [
+            (part, one)
+            for part, name in enumerate(names)
+            for one in self.auto.candidates(name, has_network=has_network)
+        ]
+        for number, (part, (kind, name, classifier)) in enumerate(tried):
+            progress("trying", number, len(tried))
+            self.candidates[name], self.kind_of[name] = classifier, kind
+            self._try(name, [(image, joint.parts[part]) for image, joint in found if len(joint.parts[part])])
+        progress("trying", len(tried), len(tried))
 
-    def choose(self, progress: Progress) -> list[str]:
-        """Names of the candidates that are taken."""
-        for number, name in enumerate(self.models):
-            progress("trying", number, len(self.models))
-            self._try(name, number)
-        progress("trying", len(self.models), len(self.models))
+    def _try(self, name: str, found: list[tuple[Reference, ImageFeatures]]) -> None:
+        """Fit a candidate and look up each image without itself; one that sees nothing in some class is passed over."""
+        settings = self.candidates[name]
+        model = Model(settings.with_model(None), settings.make_descriptor())
+        alike = (other for key, other in self.models.items() if self.kind_of[key] == self.kind_of[name])
+        model.normalizer = next((other.normalizer for other in alike), None)
+        own = [replace(image, n_descriptors=len(features)) for image, features in found]
+        n_classes = len(self.references.classes)
+        if len({image.label for image in own}) < n_classes or sum(map(len, (f for _, f in found))) < 100:
+            return
+        for image, (_, features) in zip(own, found, strict=True):
+            model.take(image, features)
+        model.finish(own, [], no_progress)
+        fusion = FusionModel(LateFusion([]), [model])
+        fusion.references = self.references
+        fusion.learn()
+        self.models[name] = model
+        self.log_probas[name] = fusion.held_out_log_probas()[0]
+        (log_proba,), places = self._used([name])
+        loss = negative_log_likelihood(log_proba, places)
+        self.trials[name] = Trial(name, float(_accuracies(log_proba, places).mean()), loss)
+
+    def _used(self, names: Iterable[str]) -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
+        """The log-probabilities and classes of the images that have another of their class."""
+        used = can_be_held_out(self.references.places)
+        return [self.log_probas[name][used] for name in names], self.references.places[used]
+
+    def chosen(self) -> list[str]:
+        """Names of the candidates that are taken: the best of each kind, but for those that are not worth it."""
         best: dict[str, str] = {}
         for name, trial in self.trials.items():
             kind = self.kind_of[name]
             if kind not in best or trial.loss < self.trials[best[kind]].loss:
                 best[kind] = name
+        if not best:
+            raise InvalidInputError("no descriptor finds anything in some class; take its images out, or use another.")
         taken = list(best.values())
-        loss = self._fused_loss(taken)
-        while len(taken) > 1:  # without which is it best?
-            rest = {name: self._fused_loss([other for other in taken if other != name]) for name in taken}
-            least = min(rest, key=lambda name: rest[name])
-            if rest[least] > loss * (1.0 + _WORTH):
-                break
-            taken.remove(least)
-            loss = min(loss, rest[least])
-        return taken
+        descriptor_of = {name: self.models[name].descriptor.name for name in taken}
+        groups = [
+            [name for name in taken if descriptor_of[name] == one] for one in dict.fromkeys(descriptor_of.values())
+        ]
+        taken = self._without_the_worthless(groups, _WORTH)
+        return self._without_the_worthless([[name] for name in taken], _WORTH_ON_THE_SIDE)
 
-    def _try(self, name: str, number: int) -> None:
-        model, part = self.models[name], self.part_of[number]
-        own = []
-        for image, joint in self._found:
-            if len(joint.parts[part]):
-                own.append(replace(image, n_descriptors=len(joint.parts[part])))
-                model.take(own[-1], joint.parts[part])
-        if not own or {image.label for image in own} != {image.label for image, _ in self._found}:
-            return  # it sees nothing in some class
-        if sum(image.n_descriptors for image in own) <= 2 * model.min_descriptors:
-            return
-        model.finish(own, [], no_progress)
-        scores = model.held_out_scores()
-        assert scores is not None
-        fusion = FusionModel(LateFusion([]), [model])
-        fusion.references = self.references
-        fusion.learn()
-        scaled = fusion.held_out.scores[0]
-        places, used = self.references.places, can_be_held_out(self.references.places)
-        unsure = np.full(scaled.shape[1], -np.log(scaled.shape[1]))
-        log_proba = np.where(np.isnan(scaled), unsure, model.calibrated(np.nan_to_num(scaled)))
-        self.scores[name] = log_proba
-        accuracy = _accuracies(log_proba[used], places[used]).mean()
-        self.trials[name] = Trial(name, float(accuracy), negative_log_likelihood(log_proba[used], places[used]))
+    def _without_the_worthless(self, groups: list[list[str]], worth: float) -> list[str]:
+        """The candidates of all groups but those without which the fusion is hardly worse."""
+        loss = self._fused_loss(sum(groups, []))
+        while len(groups) > 1:
+            rest = [self._fused_loss(sum((one for one in groups if one is not group), [])) for group in groups]
+            least = int(np.argmin(rest))
+            if rest[least] > loss * (1.0 + worth):
+                break
+            groups = [group for group in groups if group is not groups[least]]
+            loss = min(loss, rest[least])
+        return sum(groups, [])
+
+    def accuracy_of(self, names: list[str]) -> float:
+        """Of the fusion of candidates."""
+        log_probas, places = self._used(names)
+        return float(_accuracies(fuse(log_probas, fit_fusion_weights(log_probas, places)), places).mean())
 
     def _fused_loss(self, names: list[str]) -> float:
-        used = can_be_held_out(self.references.places)
-        places = self.references.places[used]
-        log_probas = [self.scores[name][used] for name in names]
+        log_probas, places = self._used(names)
         return negative_log_likelihood(fuse(log_probas, fit_fusion_weights(log_probas, places)), places)
 
     def fitted(self, taken: list[str]) -> Model:

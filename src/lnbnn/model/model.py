@@ -110,10 +110,10 @@ class Model:
     def take(self, image: Reference, features: ImageFeatures) -> None:
         """The next labeled image of a fit. Where a normalizer is to be learned, it waits until all are there."""
         self.feature_kind = features.kind
-        if self.descriptor.normalization is not None and self.method.needs_normalizer:
+        if self.normalizer is None and self.descriptor.normalization is not None and self.method.needs_normalizer:
             self._waiting.append((image, features))
         else:
-            self.method.add(image, self.method.prepare(features, None))
+            self.method.add(image, self.method.prepare(features, self.normalizer))
 
     def finish(self, images: list[Reference], skipped: list[tuple[str, str]], progress: Progress) -> None:
         """All labeled images of a fit are there."""
