@@ -22,6 +22,7 @@ import numpy as np
 from lnbnn.errors import InvalidInputError, LnbnnError, UnknownNameError
 
 __all__ = [
+    "AUTO",
     "LARGEST",
     "PRESETS",
     "Configurable",
@@ -144,6 +145,9 @@ class Configurable:
 
 # ---- presets --------------------------------------------------------------------------------------------------------
 
+AUTO = "auto"
+"""The preset that chooses by itself; it is no settings of Local NBNN, but those of what it chooses."""
+
 PRESETS: dict[str, dict[str, Any]] = {
     # What the constructors say: six scales every 8 pixels, 500 query descriptors, half once the lead is sure.
     "balanced": {},
@@ -170,5 +174,5 @@ PRESETS: dict[str, dict[str, Any]] = {
 def preset_params(name: str) -> dict[str, Any]:
     """Constructor keywords of a preset: what it changes from the defaults."""
     if name not in PRESETS:
-        raise UnknownNameError(f"Unknown preset {name!r}; choose one of: {', '.join(sorted(PRESETS))}.")
+        raise UnknownNameError(f"Unknown preset {name!r}; choose one of: {', '.join([AUTO, *sorted(PRESETS)])}.")
     return copy.deepcopy(PRESETS[name])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.errors import InvalidInputError
 from lnbnn.escaping import shell_word
-from lnbnn.params import preset_params, resolve
+from lnbnn.params import AUTO, preset_params, resolve
 
 if TYPE_CHECKING:
     from lnbnn.classifiers.base import Classifier
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["fit_options", "make_classifier"]
 
 _NESTED = ("descriptor_params", "index_params")
+_OF_AUTO = {"budget", "max_memory", "n_jobs", "random_state"}
 
 
 def make_classifier(
     methods: Sequence[str] = (),
     descriptors: Sequence[str] = (),
     *,
-    preset: str = "balanced",
+    preset: str | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Classifier:
     """A classifier that is not fitted, its settings checked; of several methods or descriptors their late fusion.
@@ -34,14 +35,21 @@ def make_classifier(
     descriptors : sequence of str
         Registered names; by default the preset's. One method goes with every descriptor and one descriptor with every
         method; of several of both, each method has its own.
-    preset : str
-        Where the settings start from.
+    preset : str, optional
+        Where the settings start from. ``"auto"`` chooses methods and settings among ``descriptors`` by itself; its own
+        settings are those of :class:`~lnbnn.classifiers.auto.Auto`. By default ``"auto"`` if nothing else is given that
+        says what to make, and ``"balanced"`` otherwise.
     params : dict, optional
         Settings that differ from the preset's. Each goes to the methods that have it; one that none has is refused.
         Those in ``descriptor_params`` and ``index_params`` are added to the preset's; ``"2:step_px"`` among
         ``descriptor_params`` is for the second descriptor alone.
     """
-    given, start = dict(params or {}), preset_params(preset)
+    given = dict(params or {})
+    if preset is None:
+        preset = "balanced" if methods or descriptors or set(given) - _OF_AUTO else AUTO
+    if preset == AUTO:
+        return _auto(methods, descriptors, given)
+    start = preset_params(preset)
     methods = methods or ["local-nbnn"]
     descriptors = descriptors or [start.get("descriptor", "dense-sift")]
     kinds = [resolve(CLASSIFIERS, method, "method") for method in methods]
@@ -70,6 +78,20 @@ def make_classifier(
 
         parts = [(f"part{number}", member) for number, member in enumerate(members, start=1)]
         classifier = LateFusion(parts, n_jobs=given.get("n_jobs"))
+    classifier.check_settings()
+    return classifier
+
+
+def _auto(methods: Sequence[str], descriptors: Sequence[str], given: dict[str, Any]) -> Classifier:
+    from lnbnn.classifiers.auto import Auto
+
+    for name in sorted(set(given) - _OF_AUTO):
+        raise InvalidInputError(f"the preset {AUTO} chooses {name} by itself; take another preset, such as balanced")
+    if methods:
+        raise InvalidInputError(
+            f"the preset {AUTO} chooses the method by itself; take another preset, such as balanced"
+        )
+    classifier = Auto(descriptors=list(descriptors) or None, **given)
     classifier.check_settings()
     return classifier
 

@@ -23,6 +23,7 @@ from lnbnn.cli.console import (
     open_cache,
     parse_bytes,
     parse_params,
+    print_choice,
     print_csv,
     print_json,
     print_table,
@@ -34,7 +35,7 @@ from lnbnn.cli.console import (
 )
 from lnbnn.escaping import shell_word
 from lnbnn.indexes import INDEXES
-from lnbnn.params import PRESETS
+from lnbnn.params import AUTO, PRESETS
 
 if TYPE_CHECKING:
     from lnbnn.classifiers.base import Classifier
@@ -49,7 +50,12 @@ _WORTH_SAYING_BYTES = 100 << 20  # of an index: what a smaller one takes is no n
 def fit(
     images: Images,
     model: Annotated[Path, typer.Argument(help="The model folder to make.", show_default=False)],
-    preset: Annotated[str, typer.Option(help=f"Start from: {', '.join(PRESETS)}.")] = "balanced",
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Start from: {AUTO}, {', '.join(PRESETS)}.", show_default=f"{AUTO}, or balanced with other options"
+        ),
+    ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(help=f"One of: {', '.join(CLASSIFIERS)}. Several are fused.", show_default="local-nbnn"),
@@ -83,6 +89,10 @@ def fit(
         str | None,
         typer.Option(help="Keep within this much memory, e.g. 2GiB, by a coarser grid if need be.", show_default=False),
     ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=1.0, help="Seconds that the trials of auto may take, about.", show_default="30"),
+    ] = None,
     jobs: Jobs = None,
     cache: Cache = None,
     strict: Strict = False,
@@ -90,8 +100,9 @@ def fit(
 ) -> None:
     """Make a model from a folder of labeled photos.
 
-    There is nothing to train: the descriptors of all photos go into one nearest-neighbor index. Settings not given
-    are the preset's; lnbnn info shows those of a model.
+    By itself it tries several descriptors, methods and settings on the photos, each left out in turn, fuses those that
+    earn their place, and says what accuracy to expect. With a preset or other options it makes what they say: with
+    --preset balanced, Local NBNN on dense SIFT. lnbnn info shows what a model is made of.
 
         lnbnn fit photos model
 
@@ -117,6 +128,7 @@ def fit(
         "location_weight": location_weight,
         "index": index,
         "n_jobs": jobs,
+        "budget": budget,
         "descriptor_params": parse_params(descriptor_param, "--descriptor-param") or None,
         "index_params": parse_params(index_param, "--index-param") or None,
     }
@@ -130,13 +142,20 @@ def fit(
         )
     data = read_set(images)
     store = open_cache(cache)
-    planned = _plan(classifier, data.paths, limit, store)
+    if classifier.method == AUTO:
+        classifier.set_params(max_memory=limit)
+        planned: Sequence[ImageLike] = data.paths
+    else:
+        planned = _plan(classifier, data.paths, limit, store)
     with progress_bars() as progress:
         classifier.fit(planned, data.labels, on_error="raise" if strict else "skip", store=store, progress=progress)
         progress("writing the model", 0, 1)
         classifier.save(model, overwrite=force)
         progress("writing the model", 1, 1)
     report_skipped(classifier.skipped_, len(data))
+    choice = classifier.fitted().choice
+    if choice is not None:
+        print_choice(choice)
     references = classifier.fitted().references
     say(
         f"{model}: {len(references.classes)} classes, {len(references)} images, "

@@ -21,6 +21,7 @@ from lnbnn.cli.console import (
     human_number,
     note,
     open_cache,
+    print_choice,
     print_csv,
     print_json,
     print_table,
@@ -309,7 +310,7 @@ def info(
     if format is Format.json:
         print_json(facts)
         return
-    classes, settings = facts.pop("classes"), facts.pop("settings")
+    classes, settings, choice = facts.pop("classes"), facts.pop("settings"), facts.pop("choice")
     counts = [(name, *entry.values()) for name, entry in classes.items()]
     if format is Format.csv:
         print_csv([["label", "n_images", "n_descriptors"], *counts])
@@ -321,6 +322,8 @@ def info(
     ]
     rows += [(f"setting {name}", value) for name, value in settings.items()]
     print_table(["fact", "value"], rows, show_header=False)
+    if choice is not None:
+        print_choice(choice)
     print_table(["class", "images", "descriptors"], [(name, n, f"{d:,}") for name, n, d in counts])
 
 

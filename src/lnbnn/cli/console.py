@@ -39,6 +39,7 @@ __all__ = [
     "open_cache",
     "parse_bytes",
     "parse_params",
+    "print_choice",
     "print_csv",
     "print_json",
     "print_table",
@@ -129,6 +130,22 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, sho
         table.add_row(*map(cell_text, row))
     width = None if sys.stdout.isatty() else 200
     Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False).print(table)
+
+
+def print_choice(choice: dict[str, Any]) -> None:
+    """What was tried on the labeled photos, what was taken, and what to expect."""
+    if choice["trials"]:
+        rows = [
+            (name, f"{100 * accuracy:.1f} %", f"{loss:.3f}", f"{weight:.2f}" if weight else "-")
+            for name, accuracy, loss, weight in choice["trials"]
+        ]
+        print_table(["tried, each photo left out", "accuracy", "loss", "weight"], rows)
+    if choice["accuracy"] is not None:
+        low, high = choice["interval"]
+        say(
+            f"accuracy to expect of new photos like these: {100 * choice['accuracy']:.1f} % "
+            f"(95 % interval {100 * low:.1f} to {100 * high:.1f}, mean over the classes)"
+        )
 
 
 def note(text: str) -> None:
