@@ -568,7 +568,7 @@ def test_a_setting_has_one_default_in_all_methods():
     for name in CLASSIFIERS:
         for setting, parameter in inspect.signature(resolve(CLASSIFIERS, name, "method")).parameters.items():
             defaults.setdefault(setting, {})[name] = parameter.default
-    own = {"C", "beta", "n_samples", "norm", "pooling"}  # what tells the methods apart
+    own = {"C", "beta", "n_levels", "n_samples", "norm", "pooling"}  # what tells the methods apart
     differing = {setting: found for setting, found in defaults.items() if len(set(map(repr, found.values()))) > 1}
     assert set(differing) <= own, differing
 

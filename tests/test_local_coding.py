@@ -35,7 +35,9 @@ def quick(**changes):
 
 def by_hand():
     """Words 0 and 127 on a line, without place; (0, x=0, y=0) and (0, x=127, y=0) with the place at weight 1."""
-    settings = SimpleNamespace(location_weights=[0.0, 1.0], max_descriptors=None, n_nearest_words=2, beta=math.log(3.0))
+    settings = SimpleNamespace(
+        location_weights=[0.0, 1.0], n_levels=1, max_descriptors=None, n_nearest_words=2, beta=math.log(3.0)
+    )
     method = LocalCoding(settings)
     method.codebooks = [
         Codebook(np.array(words, np.float32), np.dtype(np.float32))
@@ -79,10 +81,25 @@ def test_what_a_descriptor_adds_by_hand():
     )
 
 
+def test_cells_by_hand():
+    # Two levels, place ignored: descriptor 0 in the upper left quarter, 127 in the lower right. The whole image has
+    # (3/4, 3/4), its quarters (3/4, 1/4), nothing, nothing, (1/4, 3/4): length sqrt(18 + 20) / 4.
+    method = by_hand()
+    method.codebooks, method.settings.location_weights, method.settings.n_levels = method.codebooks[:1], [0.0], 2
+    features = ImageFeatures(np.array([[0], [127]], np.uint8), [[0.1, 0.1], [0.9, 0.9]], [16, 16], (10, 10))
+    expected = np.array([3, 3, 3, 1, 0, 0, 0, 0, 1, 3]) / math.sqrt(38)
+    assert np.allclose(method.vector_of(features), expected, atol=1e-6)
+    method.coef, method.intercept = 10.0 ** np.arange(10)[None], np.zeros(1)
+    first = 3 + 3 * 10**2 + 10**3  # its word in the image, both words in its quarter
+    second = 3 * 10 + 10**8 + 3 * 10**9
+    assert np.allclose(method.patch_scores(features) * math.sqrt(38), [[first], [second]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_levels", [1, 3])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32])
-def test_scores_are_the_sum_of_what_each_patch_says(dtype):
+def test_scores_are_the_sum_of_what_each_patch_says(dtype, n_levels):
     images, labels = a_set(dtype=dtype)
-    model = quick().fit(images, labels)
+    model = quick(n_levels=n_levels).fit(images, labels)
     patches = model.method_.patch_scores(model.method_.prepare(images[2], model.model_.normalizer))
     assert patches.shape == (12, 3)
     assert np.allclose(patches.sum(axis=0), model.decision_function(images[2:3])[0], atol=1e-12)
@@ -195,6 +212,7 @@ def test_the_answers_do_not_depend_on_the_threads():
         ({"n_words": 0}, "n_words must be a whole number from 1"),
         ({"n_samples": 1.5}, "n_samples must be a whole number"),
         ({"n_nearest_words": 0}, "n_nearest_words must be a whole number"),
+        ({"n_levels": 5}, "n_levels must be a whole number from 1 to 4; got 5"),
         ({"max_descriptors": 0}, "max_descriptors must be a whole number from 1"),
         ({"beta": -1}, "beta must be a number above 0; got -1"),
         ({"location_weights": []}, r"location_weights must be 1 to 16 numbers; got \[\]"),

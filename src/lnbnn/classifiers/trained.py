@@ -202,6 +202,8 @@ class SpatiallyLocalCoding(PooledRidge):
         Size of each codebook.
     location_weights : sequence of float, default=(0.0, 0.75, 1.5, 3.0)
         One codebook each: what the place of a patch counts beside its appearance; 0 ignores the place.
+    n_levels : int, default=1
+        Cells that the codes are pooled in: 1 for the whole image, 3 for a pyramid of 1 x 1, 2 x 2 and 4 x 4.
     max_descriptors : int or None, default=1500
         So many descriptors of an image are coded at most, evenly chosen; None for all.
     n_nearest_words : int, default=10
@@ -235,6 +237,7 @@ class SpatiallyLocalCoding(PooledRidge):
 
     n_words: int = dataclasses.field(default=1024, kw_only=False)
     location_weights: Sequence[float] = (0.0, 0.75, 1.5, 3.0)
+    n_levels: int = 1
     max_descriptors: int | None = 1500
     n_nearest_words: int = 10
     beta: float = 40.0
@@ -248,6 +251,7 @@ class SpatiallyLocalCoding(PooledRidge):
         check_whole("n_words", self.n_words, 1, 1 << 16)
         check_whole("n_samples", self.n_samples, 1, 1 << 30)
         check_whole("n_nearest_words", self.n_nearest_words, 1, 1 << 16)
+        check_whole("n_levels", self.n_levels, 1, 4)
         if self.max_descriptors is not None:
             check_whole("max_descriptors", self.max_descriptors, 1, 1 << 30)
         check_positive("beta", self.beta)

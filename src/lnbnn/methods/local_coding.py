@@ -14,7 +14,7 @@ from lnbnn.features import UNIT_LENGTH, ImageFeatures, append_location
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods.base import Method, Progress
 from lnbnn.methods.pyramid.codebook import Codebook, Codes, codebook_of, sample_features
-from lnbnn.methods.pyramid.pooling import normalize, pool
+from lnbnn.methods.pyramid.pooling import cells_of, n_cells, normalize, pool
 from lnbnn.methods.ridge import RidgeMethod, in_steps
 from lnbnn.reading.extraction import map_in_order
 from lnbnn.references import Reference, References
@@ -27,9 +27,9 @@ _N_ITERATIONS = 10  # of k-means: half of those of a pyramid, as there are sever
 class LocalCoding(RidgeMethod):
     """Several codebooks, the codes of each descriptor in all of them, the largest of each word, ridge regression.
 
-    The settings are ``n_words``, ``location_weights``, ``max_descriptors``, ``n_nearest_words``, ``beta``,
-    ``n_samples`` and ``alpha``. The codebooks are learned by the first :meth:`finish` and stay: images that come later
-    are coded with them.
+    The settings are ``n_words``, ``location_weights``, ``n_levels``, ``max_descriptors``, ``n_nearest_words``,
+    ``beta``, ``n_samples`` and ``alpha``. The codebooks are learned by the first :meth:`finish` and stay: images that
+    come later are coded with them.
 
     With max pooling the value of a word comes from one descriptor, so the score of a class is the sum of what each
     descriptor says (:meth:`patch_scores`).
@@ -64,20 +64,26 @@ class LocalCoding(RidgeMethod):
     def vector_of(self, features: ImageFeatures) -> NDArray[np.float32]:
         """The largest weight of each word in the image, of unit length."""
         coded = features.take(self.coded_rows(len(features)))
-        return _pooled(self.codes(coded), coded)
+        return self._pooled(self.codes(coded), coded)
 
     def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
         taken = self.coded_rows(len(features))
         coded = features.take(taken)
         codes = self.codes(coded)
-        values = self.coef * _pooled(codes, coded)
+        values = self.coef * self._pooled(codes, coded)
         result = np.tile(self.intercept / len(features), (len(features), 1))
         first = 0
         for of_book in codes:
-            rows, words = _strongest(of_book)
-            np.add.at(result, taken[rows], values[:, first + words].T)
-            first += of_book.n_words
+            for level in range(int(self.settings.n_levels)):
+                rows, places = _strongest(of_book, cells_of(coded.xy, level))
+                np.add.at(result, taken[rows], values[:, first + places].T)
+                first += 4**level * of_book.n_words
         return result
+
+    def _pooled(self, codes: list[Codes], features: ImageFeatures) -> NDArray[np.float32]:
+        n_levels = int(self.settings.n_levels)
+        pooled = [pool(of_book, features.xy, pooling="max", n_levels=n_levels) for of_book in codes]
+        return in_steps(normalize(np.concatenate(pooled), "l2").astype(np.float64))
 
     def _located(self, features: ImageFeatures, place: int) -> NDArray[np.float32]:
         return with_location(features, float(self.settings.location_weights[place]))
@@ -143,7 +149,8 @@ class LocalCoding(RidgeMethod):
         n_dims = {
             codebook.words.shape[1] - 2 * bool(weight) for codebook, weight in zip(self.codebooks, weights, strict=True)
         }
-        if len(n_dims) != 1 or sum(map(len, self.codebooks)) != self.coef.shape[1]:
+        n_values = n_cells(int(self.settings.n_levels)) * sum(map(len, self.codebooks))
+        if len(n_dims) != 1 or n_values != self.coef.shape[1]:
             raise ModelFormatError(f"{folder}: the words do not fit the regression; fit the model again.")
         if not all(np.isfinite(codebook.words).all() for codebook in self.codebooks):
             raise ModelFormatError(f"{folder}: the words are no finite numbers; fit the model again.")
@@ -168,18 +175,14 @@ def with_location(features: ImageFeatures, weight: float) -> NDArray[np.float32]
     return np.rint(append_location(floats, UNIT_LENGTH * weight))
 
 
-def _pooled(codes: list[Codes], features: ImageFeatures) -> NDArray[np.float32]:
-    pooled = [pool(of_book, features.xy, pooling="max", n_levels=1) for of_book in codes]
-    return in_steps(normalize(np.concatenate(pooled), "l2").astype(np.float64))
-
-
-def _strongest(codes: Codes) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """The descriptor with the largest weight of each word that has one, the first of equals; and the words."""
-    best = np.zeros(codes.n_words, np.float32)
-    np.maximum.at(best, codes.words, codes.weights)
-    rows, columns = np.nonzero((codes.weights == best[codes.words]) & (codes.weights > 0))
-    words, first = np.unique(codes.words[rows, columns], return_index=True)
-    return rows[first], words
+def _strongest(codes: Codes, cells: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """The descriptor with the largest weight of each word in each cell, the first of equals; and the word's place."""
+    places = cells[:, None] * codes.n_words + codes.words
+    best = np.zeros(int(places.max()) + 1, np.float32)
+    np.maximum.at(best, places, codes.weights)
+    rows, columns = np.nonzero((codes.weights == best[places]) & (codes.weights > 0))
+    found, first = np.unique(places[rows, columns], return_index=True)
+    return rows[first], found
 
 
 def _digest(features: ImageFeatures) -> bytes:
