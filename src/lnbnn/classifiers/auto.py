@@ -88,7 +88,8 @@ class Auto(Classifier):
 
     Each candidate is tried on the labeled images, or on a sample of the classes, with each image left out: Local NBNN
     on the cells of a network, on dense SIFT and on keypoint SIFT, with several weights of a patch's place, and ridge
-    regression on the mean of the network's cells; without a network, Spatially Local Coding on dense SIFT. Those that make the others better are fused; the fitted model is that
+    regression on the mean of the network's cells; without a network, Spatially Local Coding on dense SIFT. Those that
+    make the others better are fused; the fitted model is that
     :class:`~lnbnn.LateFusion` or, where one is enough, that classifier. The choice depends on the images and the
     settings alone, not on the time that anything takes.
 
@@ -192,7 +193,10 @@ class Auto(Classifier):
         if is_network:
             found.append((f"pooled-ridge on {name}", f"pooled-ridge on {name}", PooledRidge(**shared)))
         elif not has_network and usual:
-            found.append((f"slc on {name}", f"slc on {name}", SpatiallyLocalCoding(**shared)))
+            codes = SpatiallyLocalCoding(**shared)
+            pyramid = SpatiallyLocalCoding(n_words=512, location_weights=(0.0,), n_levels=3, **shared)
+            found.append((f"slc on {name}", f"slc on {name}", codes))
+            found.append((f"pyramid on {name}", f"slc on {name}, a pyramid of 3 levels", pyramid))
         return found
 
     def _made(self, members: list[Classifier]) -> Classifier:

@@ -340,13 +340,21 @@ class FusionModel(Model):
                 return error
             if not len(joint):
                 return None
-            parts = [joint.parts[part] for part in self.part_of]
-            fused = fuse([self._log_proba(*pair) for pair in zip(self.members, parts, strict=True)], self.weights)
+            fused = self.fused(self.member_log_probas(joint))
             if not log_proba:
                 return fused
             return fused[None] if self.calibration is None else np.stack([fused, self.calibration.log_proba(fused)])
 
         return map_in_order(work, images, self.settings.n_jobs)
+
+    def fused(self, log_probas: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """The weighted sum of the models' log-probabilities, as log-probabilities."""
+        return fuse(log_probas, self.weights)
+
+    def member_log_probas(self, joint: JointFeatures) -> list[NDArray[np.float64]]:
+        """What each model says of an image; all classes are as likely where it has no descriptors."""
+        parts = [joint.parts[part] for part in self.part_of]
+        return [self._log_proba(*pair) for pair in zip(self.members, parts, strict=True)]
 
     def _log_proba(self, member: Model, features: ImageFeatures) -> NDArray[np.float64]:
         if not len(features):

@@ -1,0 +1,224 @@
+"""The classifier that chooses by itself: what is drawn, tried, taken and told, by hand and on small sets."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from synthetic import grating_set
+
+from lnbnn import LateFusion, LocalNBNN, load
+from lnbnn.classifiers.auto import Auto, Choice, Trial, _expected, _sample, _Trials
+from lnbnn.classifiers.options import make_classifier
+from lnbnn.classifiers.trained import PooledRidge
+from lnbnn.errors import InvalidInputError
+from lnbnn.references import Reference, References
+
+SIFT, KEYS = ["dense-sift"], ["keypoint-sift"]
+
+
+def photos(n_classes=3, n_images=3, seed=0):
+    return grating_set(n_classes=n_classes, n_images=n_images, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    return Auto(descriptors=["deep", "dense-sift"], n_jobs=1).fit(*photos())
+
+
+# ---- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+def test_all_images_are_tried_on_if_there_are_few():
+    assert _sample(["a", "a", "b"], 20, 0) == [0, 1, 2]
+
+
+def test_whole_classes_are_drawn_if_there_are_many():
+    labels = [label for label in "abcdefgh" for _ in range(4)] + ["alone"]
+    found = _sample(labels, 12, 0)
+    counts = {label: sum(labels[i] == label for i in found) for label in "abcdefgh"}
+    assert sorted(counts.values()) == [0] * 5 + [4] * 3
+    assert 32 not in found  # alone in its class, it can not be left out
+    assert found == _sample(labels, 12, 0) != _sample(labels, 12, 1)
+
+
+def test_two_classes_are_tried_on_at_least_and_no_more_than_thirty_images_of_one():
+    labels = ["a"] * 50 + ["b"] * 50 + ["c"] * 50
+    found = _sample(labels, 20, 0)
+    assert [sum(labels[i] == label for i in found) for label in "abc"].count(30) == 2
+
+
+@pytest.mark.parametrize("labels", [["a", "a", "a"], ["a", "b", "c"]])
+def test_nothing_is_tried_where_nothing_can_be_left_out(labels):
+    assert _sample(labels, 20, 0) == []
+
+
+# ---- what is taken ---------------------------------------------------------------------------------------------------
+
+
+def trials_of(**log_probas):
+    """Trials of candidates ``kind_descriptor`` with these probabilities of the right class, of two classes."""
+    trials = _Trials(Auto(), [], [], "raise", None)
+    n = len(next(iter(log_probas.values())))
+    trials.references = References(Reference(i, f"{i}", "ab"[i % 2], 9) for i in range(n))
+    for name, right in log_probas.items():
+        right = np.asarray(right)
+        rows = np.stack([np.where(np.arange(n) % 2 == c, right, 1 - right) for c in (0, 1)], axis=1)
+        trials.log_probas[name] = np.log(rows)
+        trials.kind_of[name] = name.rpartition("_")[0]
+        trials.models[name] = SimpleNamespace(descriptor=SimpleNamespace(name=name.split("_")[1]))
+        trials.trials[name] = Trial(name, float((right > 0.5).mean()), float(-np.log(right).mean()))
+    return trials
+
+
+def test_the_best_of_each_kind_is_taken_and_what_says_nothing_is_not():
+    good, other = [0.9, 0.9, 0.2, 0.9, 0.9, 0.9], [0.9, 0.9, 0.9, 0.2, 0.9, 0.9]
+    noise = [0.5] * 6
+    trials = trials_of(near_sift_1=good, near_sift_2=[0.6] * 6, near_cells_1=other, near_keys_1=noise)
+    assert trials.chosen() == ["near_sift_1", "near_cells_1"]
+
+
+def test_a_method_on_a_descriptor_that_is_read_anyway_stays_for_less():
+    rng = np.random.default_rng(0)
+    first = np.clip(rng.normal(0.75, 0.2, 400), 0.05, 0.95)
+    slightly = np.clip(0.5 + 0.03 * rng.normal(0.15, 1.0, 400), 0.2, 0.8)
+    same = trials_of(near_cells_1=first, head_cells_1=slightly)
+    without, both = (same._fused_loss(names) for names in (["near_cells_1"], ["near_cells_1", "head_cells_1"]))
+    assert 0.001 < without / both - 1 < 0.01
+    assert same.chosen() == ["near_cells_1", "head_cells_1"]
+    assert trials_of(near_cells_1=first, near_sift_1=slightly).chosen() == ["near_cells_1"]
+
+
+def test_one_is_enough_if_the_others_say_the_same():
+    same = [0.9, 0.7, 0.2, 0.9]
+    assert len(trials_of(near_sift_1=same, near_cells_1=same).chosen()) == 1
+
+
+def test_no_candidate_at_all_is_said():
+    with pytest.raises(InvalidInputError, match="no descriptor finds anything"):
+        _Trials(Auto(), [], [], "raise", None).chosen()
+
+
+# ---- what is told ----------------------------------------------------------------------------------------------------
+
+
+def one_by_one(right_by_class):
+    """A model that is right for so many of its ten images of each class."""
+    places = np.repeat(np.arange(len(right_by_class)), 10)
+    scores = np.zeros((len(places), len(right_by_class)))
+    for row, place in enumerate(places):
+        answer = place if row % 10 < right_by_class[place] else (place + 1) % len(right_by_class)
+        scores[row, answer] = 1.0
+    references = SimpleNamespace(places=places)
+    return SimpleNamespace(held_out_scores=lambda: scores, references=references)
+
+
+def test_expected_accuracy_by_hand():
+    found = _expected(one_by_one([10, 8, 6]), Choice((), 30, 3))
+    assert found.accuracy == pytest.approx(0.8)
+    # the classes' 1, 0.8, 0.6 have a standard deviation of 0.2: 1.96 * 0.2 / sqrt(3) = 0.226, wider than Wilson's
+    assert found.interval == pytest.approx((0.8 - 0.2263, 1.0), abs=1e-3)
+
+
+def test_certainty_is_never_told():
+    found = _expected(one_by_one([10, 10]), Choice((), 20, 2))
+    assert found.accuracy == 1.0
+    assert found.interval == pytest.approx((1 - 0.1611, 1.0), abs=1e-3)  # Wilson's for 20 of 20: 20 / (20 + 1.96^2)
+
+
+# ---- all together ----------------------------------------------------------------------------------------------------
+
+
+def test_it_tries_fuses_and_tells(chosen):
+    names = [trial.name for trial in chosen.choice_.trials]
+    assert names == [
+        "local-nbnn on deep, location weight 1.4",
+        "local-nbnn on deep, location weight 0.7",
+        "local-nbnn on deep, location weight 0",
+        "pooled-ridge on deep",
+        "local-nbnn on dense-sift, location weight 1.6",
+        "local-nbnn on dense-sift, location weight 0.8",
+        "local-nbnn on dense-sift, location weight 0",
+    ]
+    assert any(trial.weight > 0 for trial in chosen.choice_.trials)
+    assert (chosen.choice_.n_images, chosen.choice_.n_classes) == (9, 3)
+    low, high = chosen.choice_.interval
+    assert 0.0 <= low <= chosen.choice_.accuracy <= high <= 1.0
+    images, labels = photos(seed=9)
+    assert chosen.predict(images).tolist() == labels
+    assert chosen.model_.is_calibrated
+
+
+def test_the_choice_does_not_depend_on_threads(chosen):
+    again = Auto(descriptors=["deep", "dense-sift"], n_jobs=2).fit(*photos())
+    assert again.choice_ == chosen.choice_
+    images, _ = photos(seed=9)
+    assert np.array_equal(again.decision_function(images), chosen.decision_function(images))
+
+
+def test_the_model_keeps_the_choice_and_lives(chosen, tmp_path):
+    chosen.save(tmp_path / "model")
+    model = load(tmp_path / "model")
+    assert model.model_.choice == chosen.choice_.as_json()
+    assert model.model_.facts()["choice"]["accuracy"] == chosen.choice_.as_json()["accuracy"]
+    images, labels = grating_set(n_classes=5, n_images=2, seed=7)
+    model.partial_fit(images, [f"{label}, again" for label in labels])
+    assert len(model.classes_) == 8
+
+
+def test_without_a_network_codes_are_tried():
+    names = [name for _, name, _ in Auto().candidates("dense-sift", has_network=False)]
+    assert names[3:] == ["slc on dense-sift", "slc on dense-sift, a pyramid of 3 levels"]
+    assert [name for _, name, _ in Auto().candidates("dense-sift", has_network=True)] == names[:3]
+
+
+@pytest.mark.parametrize(("accuracy", "tried"), [(0.9, ["deep", "dense-sift"]), (0.7, ["deep", "dense-sift", *KEYS])])
+def test_keypoints_are_tried_where_the_others_do_badly(accuracy, tried, monkeypatch):
+    run, seen = _Trials.run, []
+
+    def watched(self, names, progress):
+        seen.extend(names)
+        if names != KEYS:
+            run(self, names, progress)
+
+    monkeypatch.setattr(_Trials, "run", watched)
+    monkeypatch.setattr(_Trials, "accuracy_of", lambda self, names: accuracy)
+    Auto(n_jobs=1).fit(*photos())
+    assert seen == tried
+
+
+def test_one_photo_per_class_is_a_safe_choice_with_a_warning(caplog, tmp_path):
+    images, labels = photos(n_images=1)
+    with caplog.at_level(logging.WARNING):
+        found = Auto(descriptors=SIFT, n_jobs=1).fit(images, labels)
+    assert "nothing can be tried" in caplog.text
+    assert found.model_.settings.method == "local-nbnn"
+    assert found.choice_.accuracy is None
+    assert found.predict(images).tolist() == labels
+    found.save(tmp_path / "model")
+    assert load(tmp_path / "model").predict(images).tolist() == labels
+
+
+def test_memory_is_kept_within_its_limit(caplog):
+    images, _ = photos(n_images=4)
+    found = LateFusion([("head", PooledRidge()), ("near", LocalNBNN())])
+    with caplog.at_level(logging.WARNING):
+        Auto(max_memory=460 << 20)._keep_within_memory(found, images, None)
+    assert "to keep within memory" in caplog.text
+    assert found.estimators[1][1].make_descriptor().step_px > 8
+
+
+def test_options(tmp_path):
+    assert isinstance(make_classifier(), Auto)
+    assert isinstance(make_classifier(params={"n_jobs": 1, "random_state": 3}), Auto)
+    assert make_classifier(descriptors=SIFT).method == "local-nbnn"
+    assert make_classifier(descriptors=SIFT, preset="auto").descriptors == SIFT
+    for options in ({"methods": ["nbnn"]}, {"params": {"n_neighbors": 3}}):
+        with pytest.raises(InvalidInputError, match="the preset auto chooses"):
+            make_classifier(**options, preset="auto")
+    with pytest.raises(InvalidInputError, match="budget must be a number above 0"):
+        make_classifier(params={"budget": 0})
+    with pytest.raises(InvalidInputError, match="none of the 4 images"):
+        Auto(descriptors=SIFT).fit([np.full((40, 40), 7, np.uint8)] * 4, ["a", "a", "b", "b"])
