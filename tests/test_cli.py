@@ -90,7 +90,7 @@ def lines_of(outcome):
     assert outcome.code == 0
     for line in outcome.err.split("\n"):
         assert line.isprintable()
-        assert line.startswith(("in the model already: ", "warning: ")) or not line
+        assert line.startswith(("in the model already: ", "warning: ", "the image is in the model")) or not line
     lines = outcome.out.split("\n")
     assert all(line.isprintable() for line in lines)
     assert lines.pop() == ""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 
 from lnbnn import LateFusion, LocalNBNN
+from lnbnn.classifiers.auto import Auto
 from lnbnn.classifiers.options import fit_options, make_classifier
 from lnbnn.errors import InvalidInputError, UnknownNameError
 from lnbnn.params import PRESETS, preset_params
 
 
 def test_nothing_given_is_the_default_classifier():
-    made = make_classifier()
+    made = make_classifier(preset="balanced")
     assert type(made) is LocalNBNN
     assert made.get_params() == LocalNBNN().get_params()
+    assert make_classifier(["local-nbnn"]).get_params() == made.get_params()
+    assert type(make_classifier()) is Auto
 
 
 @pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"deep"}))

@@ -141,7 +141,7 @@ def test_labels_of_another_kind(folder):
 
 def test_features_of_another_kind(folder):
     other = make_features(np.zeros((4, 9), np.uint8))
-    with edit(folder) as model, pytest.raises(InvalidInputError, match="the model's descriptors are"):
+    with edit(folder) as model, pytest.raises(InvalidInputError, match="the model's descriptors have length and type"):
         model.add([other], ["a"])
 
 

@@ -102,9 +102,8 @@ def test_fusions_of_fusions_are_refused_before_they_are_opened(tmp_path):
     for place in range(2):
         forge_manifest(data_file(tmp_path / "fusion", f"member{place}"), method="fusion", without=["images"])
     forge_checksums(tmp_path / "fusion")
-    for use in (load, list_images):
-        with pytest.raises(ModelFormatError, match="member0: "):
-            use(tmp_path / "fusion")
+    with pytest.raises(ModelFormatError, match="member0: "):
+        load(tmp_path / "fusion")
 
 
 def test_the_model_folder_itself_may_be_a_link(folder, tmp_path):
