@@ -436,6 +436,7 @@ def test_settings_are_checked_when_extracting():
 
 def test_unknown_descriptor():
     with pytest.raises(
-        UnknownNameError, match=r"Unknown descriptor 'hog'; choose one of: deep, deep-small, deep-small@\.\.\., deep@\.\.\., dense-sift"
+        UnknownNameError,
+        match=r"Unknown descriptor 'hog'; choose one of: deep, deep-small, deep-small@\.\.\., deep@\.\.\., dense-sift",
     ):
         make_descriptor("hog")

@@ -57,5 +57,7 @@ def test_nor_through_a_list_inside_it():
 
 
 def test_unknown_preset():
-    with pytest.raises(UnknownNameError, match="Unknown preset 'best'; choose one of: auto, balanced, deep, fast, paper"):
+    with pytest.raises(
+        UnknownNameError, match="Unknown preset 'best'; choose one of: auto, balanced, deep, fast, paper"
+    ):
         preset_params("best")

@@ -38,8 +38,8 @@ _OTHER_SECONDS = 0.13
 _LAST_RESORT = "keypoint-sift"  # dear, and of use for individuals alone: tried where the others do badly
 _BADLY = 0.75  # accuracy
 _MAX_PER_CLASS = 30  # images of a class that are tried
-_WORTH = 0.01  # a descriptor stays if without it the loss grows by more than this share of it
-_WORTH_ON_THE_SIDE = 0.001  # the same of a method on a descriptor that another needs anyway
+_WORTH = 0.003  # a descriptor stays if without it the loss grows by more than this share of it
+_WORTH_ON_THE_SIDE = 0.0005  # the same of a method on a descriptor that another needs anyway
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,9 @@ class Auto(Classifier):
             matching = LocalNBNN(20 if is_network else 10, location_weight=weight, **shared)
             found.append((f"local-nbnn on {name}", f"local-nbnn on {name}, location weight {weight:g}", matching))
         if is_network:
-            found.append((f"pooled-ridge on {name}", f"pooled-ridge on {name}", PooledRidge(**shared)))
+            kind = f"pooled-ridge on {name}"
+            found.append((kind, kind, PooledRidge(**shared)))
+            found.append((kind, f"{kind}, the mean alone", PooledRidge(spatial=False, **shared)))
         elif not has_network and usual:
             codes = SpatiallyLocalCoding(**shared)
             pyramid = SpatiallyLocalCoding(n_words=512, location_weights=(0.0,), n_levels=3, **shared)

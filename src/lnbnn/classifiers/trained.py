@@ -52,6 +52,8 @@ class PooledRidge(Classifier):
 
     Parameters
     ----------
+    spatial : bool, default=True
+        Whether the maximum of the descriptors, and the means of the picture's four quarters, stand beside the mean.
     alpha : float, optional
         The penalty on the coefficients, of vectors of unit length; by default the one of a few at which the labeled
         images, each left out, are told best. A model that is changed keeps it until ``compact``.
@@ -70,6 +72,7 @@ class PooledRidge(Classifier):
 
     method: ClassVar[str] = "pooled-ridge"
 
+    spatial: bool = True
     alpha: float | None = None
 
     def make_method(self, descriptor: Descriptor) -> Method:
@@ -77,6 +80,8 @@ class PooledRidge(Classifier):
 
     def check_settings(self) -> None:
         super().check_settings()
+        if not isinstance(self.spatial, bool):
+            raise InvalidInputError(f"spatial must be true or false; got {self.spatial!r}.")
         if self.alpha is not None:
             check_positive("alpha", self.alpha)
 

@@ -27,6 +27,7 @@ ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """The constants to choose from, for vectors of unit length."""
 
 _STEP = 2.0**-20
+_SQRT_3 = 3.0**0.5
 _ARRAYS = {"vectors": (2, "float32"), "coef": (2, "float64"), "intercept": (1, "float64"), "alpha": (1, "float64")}
 
 
@@ -317,9 +318,11 @@ class RidgeMethod(Method):
 
 
 class PooledRegression(RidgeMethod):
-    """Ridge regression on the mean of an image's descriptors, of unit length.
+    """Ridge regression on what an image's descriptors have in common; the setting beyond ``alpha`` is ``spatial``.
 
-    The score of a class is linear in the mean, so it is the sum of what each descriptor says (:meth:`patch_scores`).
+    The vector is their mean, of unit length; with ``spatial`` also their maximum and the means of the picture's four
+    quarters. Given the lengths, the score of a class is linear in the descriptors, so it is the sum of what each says
+    (:meth:`patch_scores`): a maximum is what the first descriptor that reaches it says.
     """
 
     needs_normalizer = False
@@ -329,35 +332,69 @@ class PooledRegression(RidgeMethod):
         return features
 
     def vector_of(self, features: ImageFeatures) -> NDArray[np.float32]:
-        """The mean of the descriptors, of unit length."""
-        return in_steps(_mean(features) / _length(features))
+        """The mean of the descriptors, and what else ``spatial`` asks for, of unit length."""
+        rows = _rows(features)
+        means = self._shares(features) @ rows
+        blocks = means / self._lengths(means)[:, None]
+        if not self.settings.spatial:
+            return in_steps(blocks[0])
+        largest = rows.max(axis=0)
+        return in_steps(np.concatenate([blocks[0], largest / _length(largest) / _SQRT_3, *blocks[1:]]))
+
+    def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+        self._check(features)
+        rows, n_dims = _rows(features), features.n_dims
+        coef = self.coef.reshape(len(self.coef), -1, n_dims)
+        shares = self._shares(features)
+        means = shares @ rows
+        result = np.tile(self.intercept / len(rows), (len(rows), 1))
+        of_means = np.delete(coef, 1, axis=1) if self.settings.spatial else coef
+        for share, length, one in zip(shares, self._lengths(means), of_means.swapaxes(0, 1), strict=True):
+            result += share[:, None] / length * (rows @ one.T)
+        if self.settings.spatial:
+            largest, first = rows.max(axis=0), rows.argmax(axis=0)
+            np.add.at(result, first, (coef[:, 1] * largest / _length(largest) / _SQRT_3).T)
+        return result
+
+    def _shares(self, features: ImageFeatures) -> NDArray[np.float64]:
+        """What each descriptor counts in each mean: of the picture, and of its quarters if they are asked for.
+
+        A quarter without descriptors has those of the whole picture.
+        """
+        n = len(features)
+        whole = np.full(n, 1.0 / n)
+        if not self.settings.spatial:
+            return whole[None]
+        quarter = (features.xy >= 0.5) @ np.array([1, 2])
+        inside = [(quarter == number).astype(np.float64) for number in range(4)]
+        return np.stack([whole, *(one / one.sum() if one.any() else whole for one in inside)])
+
+    def _lengths(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the means are divided by, so that picture, maximum and the quarters together are a third each."""
+        lengths = np.array([_length(mean) for mean in means])
+        return lengths if not self.settings.spatial else lengths * _SQRT_3 * np.array([1.0, 2.0, 2.0, 2.0, 2.0])
 
     def scores(self, features: ImageFeatures) -> NDArray[np.float64]:
         self._check(features)
         return super().scores(features)
 
-    def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
-        self._check(features)
-        rows = features.descriptors.astype(np.float64) / (UNIT_LENGTH if features.descriptors.dtype == np.uint8 else 1)
-        n = len(features)
-        return rows @ self.coef.T / (n * _length(features)) + self.intercept / n  # but for the steps of the vector
-
     def _check(self, features: ImageFeatures) -> None:
-        if features.n_dims != self.coef.shape[1]:
+        n_dims = self.coef.shape[1] // (6 if self.settings.spatial else 1)
+        if features.n_dims != n_dims:
             raise InvalidInputError(
-                f"descriptors must have the length {self.coef.shape[1]}, as those the model was fitted on; "
-                f"got {features.n_dims}."
+                f"descriptors must have the length {n_dims}, as those the model was fitted on; got {features.n_dims}."
             )
 
     def describe(self) -> str:
-        return f"ridge regression (alpha={self.alpha[0]:g}) on the mean descriptor, {self.coef.shape[1]} numbers"
+        what = "mean, maximum and quarters" if self.settings.spatial else "mean"
+        return f"ridge regression (alpha={self.alpha[0]:g}) on the {what} of the descriptors"
 
 
-def _mean(features: ImageFeatures) -> NDArray[np.float64]:
-    mean: NDArray[np.float64] = features.descriptors.mean(axis=0, dtype=np.float64)
-    return mean / UNIT_LENGTH if features.descriptors.dtype == np.uint8 else mean
+def _rows(features: ImageFeatures) -> NDArray[np.float64]:
+    rows: NDArray[np.float64] = features.descriptors.astype(np.float64)
+    return rows / UNIT_LENGTH if features.descriptors.dtype == np.uint8 else rows
 
 
-def _length(features: ImageFeatures) -> float:
-    """The length of the mean; 1 where it is zero."""
-    return float(np.linalg.norm(_mean(features))) or 1.0
+def _length(vector: NDArray[np.float64]) -> float:
+    """The length of a vector; 1 for one of zeros."""
+    return float(np.linalg.norm(vector)) or 1.0
