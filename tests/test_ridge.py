@@ -9,6 +9,7 @@ from lnbnn import ImageFeatures, load
 from lnbnn.classifiers.trained import PooledRidge
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.methods.ridge import ALPHAS, PooledRegression, Regression
+from lnbnn.model.calibration import log_probabilities, negative_log_likelihood
 from lnbnn.model.changes import compact
 
 
@@ -92,11 +93,12 @@ def test_unknown_scores_are_those_of_a_model_without_the_class():
 def test_the_constant_is_the_best_when_each_image_is_left_out():
     images, labels = a_set(30)
     chosen = PooledRidge().fit(images, labels)
-    errors = {}
+    losses = {}
     for alpha in ALPHAS:
         scores = PooledRidge(alpha=alpha).fit(images, labels).held_out_scores()
-        errors[alpha] = np.square(scores - np.eye(3)[labels]).sum()
-    assert chosen.method_.alpha[0] == min(errors, key=errors.get)
+        found = [log_probabilities(scores, temperature) for temperature in np.geomspace(1 / 128, 1 / 2, 200)]
+        losses[alpha] = min(negative_log_likelihood(log_proba, np.array(labels)) for log_proba in found)
+    assert chosen.method_.alpha[0] == min(losses, key=losses.get)
 
 
 @pytest.mark.parametrize("n", [6, 24])
@@ -158,7 +160,7 @@ def test_bad_input_is_refused():
         PooledRidge(alpha=0).fit(images, labels)
     other = cells(0, 0, n_dims=7)
     with pytest.raises(InvalidInputError, match="same length; got 6, 7"):
-        PooledRidge().fit([*images, other], [*labels, 0])
+        PooledRidge(spatial=False).fit([*images, other], [*labels, 0])
     with pytest.raises(InvalidInputError, match="length 6, as those the model was fitted on; got 7"):
         PooledRidge().fit(images, labels).predict([other])
 

@@ -38,8 +38,8 @@ _OTHER_SECONDS = 0.13
 _LAST_RESORT = "keypoint-sift"  # dear, and of use for individuals alone: tried where the others do badly
 _BADLY = 0.75  # accuracy
 _MAX_PER_CLASS = 30  # images of a class that are tried
-_WORTH = 0.003  # a descriptor stays if without it the loss grows by more than this share of it
-_WORTH_ON_THE_SIDE = 0.0005  # the same of a method on a descriptor that another needs anyway
+_WORTH = 0.003  # a descriptor stays if without it the loss of the model grows by more than this share of it
+_EQUAL = 1e-4
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,10 @@ class Auto(Classifier):
         chosen = self._made([trials.candidates[name] for name in taken])
         self._keep_within_memory(chosen, images, kept)
         chosen.fit(images, labels, on_error=on_error, store=kept, progress=progress)
-        self.model_ = chosen.model_
+        self.model_ = _pruned(chosen.fitted())
         if not isinstance(self.model_, FusionModel) and not self.fitted().is_calibrated:
             self.fitted().calibrate(progress=progress)
-        self._choice = _expected(self.fitted(), trials.choice(taken, self.fitted()))
+        self._choice = _expected(self.fitted(), trials.choice(taken, chosen.fitted(), self.fitted()))
         self.fitted().choice = self._choice.as_json()
         return self
 
@@ -323,40 +323,34 @@ class _Trials:
                 best[kind] = name
         if not best:
             raise InvalidInputError("no descriptor finds anything in some class; take its images out, or use another.")
-        taken = list(best.values())
-        descriptor_of = {name: self.models[name].descriptor.name for name in taken}
-        groups = [
-            [name for name in taken if descriptor_of[name] == one] for one in dict.fromkeys(descriptor_of.values())
-        ]
-        taken = self._without_the_worthless(groups, _WORTH)
-        return self._without_the_worthless([[name] for name in taken], _WORTH_ON_THE_SIDE)
-
-    def _without_the_worthless(self, groups: list[list[str]], worth: float) -> list[str]:
-        """The candidates of all groups but those without which the fusion is hardly worse."""
-        loss = self._fused_loss([name for group in groups for name in group])
-        while len(groups) > 1:
-            rest = [self._fused_loss([name for one in groups if one is not group for name in one]) for group in groups]
-            least = int(np.argmin(rest))
-            if rest[least] > loss * (1.0 + worth):
-                break
-            groups = [group for group in groups if group is not groups[least]]
-            loss = min(loss, rest[least])
-        return [name for group in groups for name in group]
+        taken = {name: self.models[name].descriptor.name for name in best.values()}
+        log_probas, places = self._used(taken)
+        return worthwhile(taken, dict(zip(taken, log_probas, strict=True)), places, 0.0)
 
     def accuracy_of(self, names: list[str]) -> float:
         """Of the fusion of candidates."""
         log_probas, places = self._used(names)
         return float(_accuracies(fuse(log_probas, fit_fusion_weights(log_probas, places)), places).mean())
 
-    def _fused_loss(self, names: list[str]) -> float:
-        log_probas, places = self._used(names)
-        return negative_log_likelihood(fuse(log_probas, fit_fusion_weights(log_probas, places)), places)
-
-    def choice(self, taken: list[str], model: Model) -> Choice:
-        weights = model.weights.tolist() if isinstance(model, FusionModel) else [1.0]
-        given = dict(zip(taken, weights, strict=True))
-        trials = tuple(replace(trial, weight=given.get(name, 0.0)) for name, trial in self.trials.items())
+    def choice(self, taken: list[str], fitted: Model, model: Model) -> Choice:
+        """What was tried, with the weights of those that are in the model."""
+        members = fitted.members if isinstance(fitted, FusionModel) else [fitted]
+        weights = zip(model.members, model.weights, strict=True) if isinstance(model, FusionModel) else [(model, 1.0)]
+        given = {id(member): float(weight) for member, weight in weights}
+        own = {name: given.get(id(member), 0.0) for name, member in zip(taken, members, strict=True)}
+        trials = tuple(replace(trial, weight=own.get(name, 0.0)) for name, trial in self.trials.items())
         return Choice(trials, len(self.references), len(self.references.classes))
+
+
+def _pruned(model: Model) -> Model:
+    """The model without members that are not worth it now that all images and classes are there."""
+    if not isinstance(model, FusionModel):
+        return model
+    places, used = model.places_of(model.held_out.ids)
+    names = [str(number) for number in range(len(model.members))]
+    log_probas = {name: one[used] for name, one in zip(names, model.held_out_log_probas(), strict=True)}
+    descriptors = {name: member.descriptor.name for name, member in zip(names, model.members, strict=True)}
+    return model.of_members([int(name) for name in worthwhile(descriptors, log_probas, places[used], _WORTH)])
 
 
 class _KeptFeatures(FeatureStore):
@@ -375,6 +369,36 @@ class _KeptFeatures(FeatureStore):
         self._kept[key] = features
         if self._store is not None:
             self._store.put(key, features)
+
+
+def worthwhile(
+    descriptor_of: dict[str, str], log_probas: dict[str, NDArray[np.float64]], places: NDArray[np.int64], worth: float
+) -> list[str]:
+    """Of candidates, by name, those that make their fusion better.
+
+    A descriptor goes with all its candidates, the least useful first, if without it the loss grows by no more than the
+    share ``worth``; then single ones, of which a sixth of that is asked.
+    """
+
+    def loss(names: Iterable[str]) -> float:
+        given = [log_probas[name] for name in names]
+        return negative_log_likelihood(fuse(given, fit_fusion_weights(given, places)), places)
+
+    def without(groups: list[list[str]], worth: float) -> list[str]:
+        best = loss(name for group in groups for name in group)
+        while len(groups) > 1:
+            rest = [loss(name for one in groups if one is not group for name in one) for group in groups]
+            least = int(np.argmin(rest))
+            if rest[least] > best * (1.0 + max(worth, _EQUAL)):
+                break
+            groups = [group for group in groups if group is not groups[least]]
+            best = min(best, rest[least])
+        return [name for group in groups for name in group]
+
+    names = list(descriptor_of)
+    of_each = dict.fromkeys(descriptor_of.values())
+    names = without([[name for name in names if descriptor_of[name] == one] for one in of_each], worth)
+    return without([[name] for name in names], worth / 6.0)
 
 
 def _thinned(features: ImageFeatures) -> ImageFeatures:

@@ -106,6 +106,10 @@ class LateFusion(Classifier):
         """What the log-probabilities of each method count."""
         return self._fusion().weights
 
+    def with_estimators(self, estimators: list[tuple[str, Classifier]]) -> Self:
+        """The same settings, not fitted, with other methods."""
+        return type(self)(estimators, n_folds=self.n_folds, n_jobs=self.n_jobs)
+
     def _fusion(self) -> FusionModel:
         return cast(FusionModel, self.fitted())
 

@@ -27,6 +27,7 @@ ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """The constants to choose from, for vectors of unit length."""
 
 _STEP = 2.0**-20
+_SHARPNESS = tuple(2.0 ** (step / 2) for step in range(2, 15))  # inverse temperatures, 2 to 128
 _SQRT_3 = 3.0**0.5
 _ARRAYS = {"vectors": (2, "float32"), "coef": (2, "float64"), "intercept": (1, "float64"), "alpha": (1, "float64")}
 
@@ -140,6 +141,14 @@ class Regression:
         return self.one_hot[rows] - residuals / np.maximum(1.0 - hat - 1.0 / len(self.rows), 1e-12)[:, None]
 
 
+def _loss(scores: NDArray[np.float64], places: NDArray[np.integer]) -> float:
+    """Negative log-likelihood of the classes by a softmax of the scores, at the best of some temperatures."""
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    right = np.take_along_axis(shifted, places[:, None], axis=1)[:, 0]
+    losses = [np.mean(np.log(np.exp(sharpness * shifted).sum(axis=1)) - sharpness * right) for sharpness in _SHARPNESS]
+    return float(min(losses))
+
+
 def in_steps(vector: NDArray[np.float64]) -> NDArray[np.float32]:
     """A vector of at most unit length in steps of 2^-20.
 
@@ -249,14 +258,14 @@ class RidgeMethod(Method):
         return result
 
     def _best_alpha(self, regression: Regression) -> float:
-        """The constant at which the scores of the images, each left out, are nearest to their classes."""
+        """The constant at which the classes of the images, each left out, are most likely."""
         used = can_be_held_out(regression.places)
-        if not used.any():
+        if not used.any() or len(self.references.classes) < 2:
             return 0.3
         spectrum = regression.spectrum()
-        wanted = regression.one_hot[used]
-        errors = [np.square(regression.each_left_out(alpha, spectrum)[used] - wanted).sum() for alpha in ALPHAS]
-        return ALPHAS[int(np.argmin(errors))]
+        places = regression.places[used]
+        losses = [_loss(regression.each_left_out(alpha, spectrum)[used], places) for alpha in ALPHAS]
+        return ALPHAS[int(np.argmin(losses))]
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 

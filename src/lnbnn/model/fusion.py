@@ -243,6 +243,10 @@ class FusionModel(Model):
             self._held_out = self._look_up([self.references[row].id for row in rows], progress)
         else:
             self._held_out = self._given(held_out)
+        self.learn_from_held_out()
+
+    def learn_from_held_out(self) -> None:
+        """Calibrate the models and learn the weights from the scores at hand."""
         places, used = self.places_of(self.held_out.ids)
         if not used.any():
             raise InvalidInputError("calibration needs a class with at least two images; every class has one.")
@@ -325,6 +329,21 @@ class FusionModel(Model):
         self.n_changes += len(fresh)
         self._learn_weights_again([image.id for image in after[before:]])
         return duplicates
+
+    def of_members(self, places: list[int]) -> Model:
+        """The fusion of some of the models, with weights of their own; of one, that model."""
+        if len(places) == len(self.members):
+            return self
+        if len(places) == 1:
+            self.members[places[0]].skipped = self.skipped
+            return self.members[places[0]]
+        settings = self.settings.with_estimators([self.settings.estimators[place] for place in places])
+        fusion = FusionModel(settings, [self.members[place] for place in places])
+        fusion.references, fusion.next_id, fusion.skipped = self.references, self.next_id, self.skipped
+        known = self.held_out
+        fusion._held_out = HeldOut(known.ids, known.classes, known.scores[places])
+        fusion.learn_from_held_out()
+        return fusion
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 
