@@ -8,6 +8,7 @@ expect, with its interval; how sure its answers are and how often they are right
 """
 
 import statistics
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -137,6 +138,32 @@ def tabulate(results: Results) -> str:
     ]
     header = "accuracy, % | logistic regression, same network | told to expect | within its interval | over its best "
     return table(header + "member, at least | calibration error | fit | CPU per image", [row])
+
+
+ROWS = {
+    "auto-15": "Caltech 101, 15 images per class",
+    "auto-30": "Caltech 101, 30 images per class",
+    "auto-15-caltech256": "Caltech 256 (a part), 15 images per class",
+    "auto-sift-15": "without the network: Caltech 101, 15 images",
+    "auto-sift-30": "without the network: Caltech 101, 30 images",
+}
+
+
+def render(read: Callable[[str], Any]) -> str:
+    """The table of the docs: a row per record."""
+    rows, header = [], ""
+    for name, text in ROWS.items():
+        if (record := read(name)) is not None:
+            header, _, row = tabulate(record.results).split("\n")[:3]
+            rows.append(f"| {text}, {record.results['n_splits']} splits {row}")
+    if not rows:
+        return ""
+    lines = [f"| `lnbnn fit` {header}", "|---" * header.count("|") + "|", *rows]
+    return "\n".join(lines) + (
+        "\n\nMean per-class accuracy, up to 15 test images per class, 2 cores. `python benchmarks/auto.py`; records: "
+        + ", ".join(f"`results/{name}.json`" for name in ROWS if read(name) is not None)
+        + ". The interval is of 95 %; the margin over the best member is the least over the splits.\n"
+    )
 
 
 def label(settings: Settings) -> str:

@@ -12,6 +12,7 @@ from lnbnn.lab.records import RunRecord, read_record
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (HERE / "docs").glob("*.md")))
 OF_MANY = {
+    "auto": "auto",
     "presets": "caltech101",
     "deep": "deep",
     "differences": "differences",
