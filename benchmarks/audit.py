@@ -13,7 +13,7 @@ from lnbnn.data.folder import LabelledImages
 from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.trust.audit import audit
 
-SETTINGS: Settings = {"presets": ["balanced", "deep"], "seeds": [0, 1, 2], "n_train": 15}
+SETTINGS: Settings = {"presets": ["auto", "balanced", "deep"], "seeds": [0, 1, 2], "n_train": 15}
 SETTINGS |= {"shares_swapped": [0.05, 0.1], "levels": [0.3, 0.5, 0.7, 0.9]}
 QUICK: Settings = {"presets": ["balanced"], "seeds": [0], "n_train": 5}
 
@@ -21,8 +21,7 @@ QUICK: Settings = {"presets": ["balanced"], "seeds": [0], "n_train": 5}
 def compute(lab: Lab, settings: Settings) -> Outcome:
     """What the audit finds of the labels swapped in one split, for each share of them."""
     train, _ = lab.split_of(settings | {"n_test": 1})
-    keep = lab.store_for(settings["params"]) is not None
-    model = lab.fit("local-nbnn", settings["params"], train, keep_features=keep)
+    model = lab.fit_preset(settings, train)
     found: Outcome = {"n_images": len(train), "swapped": {}}
     for share in settings["shares_swapped"]:
         rng = np.random.default_rng([settings["seed"], round(100 * share)])

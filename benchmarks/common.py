@@ -25,7 +25,7 @@ from lnbnn.descriptors import make_descriptor
 from lnbnn.lab import Experiment, Lab, Outcome, Outcomes, Part, Settings
 from lnbnn.lab.parts import full_params
 from lnbnn.lab.reproduce import find_images, reproduce
-from lnbnn.params import preset_params, resolve
+from lnbnn.params import AUTO, preset_params, resolve
 
 HERE = Path(__file__).resolve().parent.parent  # the project's folder
 
@@ -119,7 +119,9 @@ def parts_over(
             for (many, single), value in zip(singles.items(), values, strict=True):
                 own[single] = value
                 own |= settings[many][value] if isinstance(settings[many], dict) else {}
-            if "preset" in own:
+            if own.get("preset") == AUTO:
+                own["params"] = {"budget": 30.0}
+            elif "preset" in own:
                 own["params"] = full_params("local-nbnn", preset_params(own["preset"]))
             if "descriptor" in own:
                 given = own.get("descriptor_params", {})

@@ -20,14 +20,14 @@ import lnbnn
 from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings
 from lnbnn.model.changes import list_images
 
-FITTED = ("n_train", "n_test", "seed", "params")
-SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seed": 0, "preset": "balanced", "repeats": 7, "loaded": False}
+FITTED = ("n_train", "n_test", "seed", "preset", "params")
+SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seed": 0, "preset": "auto", "repeats": 7, "loaded": False}
 QUICK: Settings = {"n_train": 3, "n_test": 2, "repeats": 1, "loaded": True}
 LABEL, OTHER = "a new class", "another class"
 
 
 def make_model(lab: Lab, settings: Settings) -> Outcome:
-    model = lab.fit("local-nbnn", settings["params"], lab.split_of(settings)[0], keep_features=False)
+    model = lab.fit_preset(settings, lab.split_of(settings)[0])
     model.save(lab.path(Part("living model", settings, make_model)).with_suffix(""), overwrite=True)
     return {"n_images": len(model.images_)}
 

@@ -17,7 +17,7 @@ from lnbnn.lab.reproduce import find_images
 
 SIZES: Settings = {f"{n}": {"n_known": n, "dataset": "caltech101"} for n in (5, 10, 20, 50)}
 SIZES |= {"101": {"n_known": 101, "dataset": "caltech256"}}
-SETTINGS: Settings = {"presets": ["balanced", "deep"], "sizes": SIZES, "seeds": list(range(16))}
+SETTINGS: Settings = {"presets": ["auto", "balanced", "deep"], "sizes": SIZES, "seeds": list(range(16))}
 SETTINGS |= {"n_train": 15, "n_test": 6, "n_unknown": 40, "split": 0}
 SETTINGS |= {"rates": [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5]}
 QUICK: Settings = {"presets": ["balanced"], "seeds": [0], "n_train": 4, "n_test": 3}
@@ -31,12 +31,11 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     if not lab.dataset.startswith(settings["dataset"]):
         images = find_images(settings["dataset"], None, lab.runs)
         lab = Lab(settings["dataset"], images, lab.runs, progress=lab.progress)
-    params, n_known = settings["params"], settings["n_known"]
-    store = lab.store_for(params)
+    n_known, store = settings["n_known"], lab.store_for(settings["params"])
     order = lab.shuffled_classes(settings["seed"])
     known = set(order[:n_known])
     train, test = lab.split_of({**settings, "seed": settings["split"]}, order[: n_known + settings["n_unknown"]])
-    model = lab.fit("local-nbnn", params, of_classes(train, known), keep_features=store is not None)
+    model = lab.fit_preset(settings, of_classes(train, known))
     model.calibrate(unknown=True, progress=lab.progress)
     found: dict[bool, list[tuple[float, bool]]] = {True: [], False: []}
     for label, answer in zip(test.labels, model.iter_answers(test.paths, store=store), strict=True):

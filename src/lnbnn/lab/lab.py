@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.classifiers import CLASSIFIERS
+from lnbnn.classifiers.options import make_classifier
 from lnbnn.data.folder import LabelledImages
 from lnbnn.data.splits import split_images
 from lnbnn.errors import InvalidInputError
@@ -23,7 +24,7 @@ from lnbnn.files.atomic import atomic_path
 from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings
 from lnbnn.lab.provenance import code_of, commit, data_of, descriptors_of, digest_of, is_dirty, made_with, whole_code
 from lnbnn.lab.records import RunRecord, cpu_name, make_record, versions
-from lnbnn.params import resolve
+from lnbnn.params import AUTO, resolve
 from lnbnn.reading.extraction import Progress, map_in_order, no_progress
 from lnbnn.reading.store import FeatureStore
 from lnbnn.version import __version__
@@ -106,9 +107,17 @@ class Lab:
         store = self.store if keep_features else None
         return classifier.fit([read(path) for path in images.paths], images.labels, store=store, progress=self.progress)
 
+    def fit_preset(self, settings: Settings, images: LabelledImages) -> Any:
+        """The preset of a part fitted to images: Local NBNN with its ``params``, or what ``auto`` chooses."""
+        if settings["preset"] == AUTO:
+            made = make_classifier(preset=AUTO, params={**settings["params"], "n_jobs": self.n_jobs})
+            return made.fit(images.paths, images.labels, progress=self.progress)
+        keep = self.store_for(settings["params"]) is not None
+        return self.fit("local-nbnn", settings["params"], images, keep_features=keep)
+
     def store_for(self, params: Settings) -> FeatureStore | None:
         """Where features are kept: those of a network; others take less to make than to read."""
-        return self.store if params["descriptor"].startswith("deep") else None
+        return self.store if params.get("descriptor", "").startswith("deep") else None
 
     def ask(self, work: Callable[[_Item], Any], items: Sequence[_Item]) -> list[Any]:
         """``work`` for each query image, side by side, with progress."""
