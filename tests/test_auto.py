@@ -12,7 +12,7 @@ from synthetic import grating_set, small_sift
 from lnbnn import LateFusion, LocalNBNN, load
 from lnbnn.classifiers.auto import Auto, Choice, Trial, _expected, _sample, _Trials, worthwhile
 from lnbnn.classifiers.options import make_classifier
-from lnbnn.classifiers.trained import PooledRidge
+from lnbnn.classifiers.ridge import PooledRidge
 from lnbnn.errors import InvalidInputError
 from lnbnn.model.calibration import fit_fusion_weights, fuse, negative_log_likelihood
 from lnbnn.references import Reference, References

@@ -10,7 +10,7 @@ from synthetic import flat_image, grating_set, small_sift
 
 from lnbnn import ImageFeatures, LateFusion, LocalNBNN
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.classifiers.trained import PooledRidge
+from lnbnn.classifiers.ridge import PooledRidge
 from lnbnn.errors import InvalidInputError
 from lnbnn.methods.matching import MatchingMethod
 from lnbnn.params import resolve

@@ -10,7 +10,7 @@ import pytest
 from synthetic import make_features
 
 from lnbnn import ImageFeatures, LateFusion, LocalNBNN, load
-from lnbnn.classifiers.trained import SpatiallyLocalCoding
+from lnbnn.classifiers.local_coding import SpatiallyLocalCoding
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.methods.local_coding import LocalCoding, with_location
 from lnbnn.methods.pyramid.codebook import Codebook

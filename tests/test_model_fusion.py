@@ -12,7 +12,8 @@ from quick import MeanBrightness, quick
 from synthetic import grating, grating_set, small_sift
 
 from lnbnn import NBNN, LateFusion, LocalNBNN, load
-from lnbnn.classifiers.trained import PooledRidge, PooledSVM
+from lnbnn.classifiers.ridge import PooledRidge
+from lnbnn.classifiers.trained import PooledSVM
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.model.calibration import fit_fusion_weights, log_probabilities
 from lnbnn.model.changes import calibrate, check_model, compact, edit, list_images, merge

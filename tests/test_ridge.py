@@ -6,7 +6,7 @@ from sklearn.linear_model import Ridge
 from synthetic import make_features
 
 from lnbnn import ImageFeatures, load
-from lnbnn.classifiers.trained import PooledRidge
+from lnbnn.classifiers.ridge import PooledRidge
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.methods.ridge import ALPHAS, PooledRegression, Regression
 from lnbnn.model.calibration import log_probabilities, negative_log_likelihood

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from lnbnn.classifiers.base import Classifier, settings_class
 from lnbnn.classifiers.fusion import LateFusion
+from lnbnn.classifiers.local_coding import SpatiallyLocalCoding
 from lnbnn.classifiers.local_nbnn import LocalNBNN
-from lnbnn.classifiers.trained import PooledRidge, SpatiallyLocalCoding
+from lnbnn.classifiers.ridge import PooledRidge
 from lnbnn.descriptors import Descriptor, make_descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError
 from lnbnn.features import ImageFeatures

@@ -14,9 +14,9 @@ METHODS = {
     "nbnn-affine": "lnbnn.classifiers.affine_nbnn:AffineNBNN",
     "nbnn-kernel": "lnbnn.classifiers.kernels:NBNNKernel",
     "nbnn-log-odds": "lnbnn.classifiers.nbnn:LogOddsNBNN",
-    "pooled-ridge": "lnbnn.classifiers.trained:PooledRidge",
+    "pooled-ridge": "lnbnn.classifiers.ridge:PooledRidge",
     "pooled-svm": "lnbnn.classifiers.trained:PooledSVM",
-    "slc": "lnbnn.classifiers.trained:SpatiallyLocalCoding",
+    "slc": "lnbnn.classifiers.local_coding:SpatiallyLocalCoding",
     "spm-hard": "lnbnn.classifiers.trained:HardSpatialPyramid",
     "spm-soft": "lnbnn.classifiers.trained:SoftSpatialPyramid",
 }
