@@ -14,9 +14,10 @@ from synthetic import grating, grating_set, small_sift
 from lnbnn import NBNN, LateFusion, LocalNBNN, load
 from lnbnn.classifiers.ridge import PooledRidge
 from lnbnn.classifiers.trained import PooledSVM
-from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.model.calibration import fit_fusion_weights, log_probabilities
 from lnbnn.model.changes import calibrate, check_model, compact, edit, list_images, merge
+from lnbnn.model.fusion import FusionModel
 from lnbnn.trust.audit import audit
 
 
@@ -290,3 +291,23 @@ def test_a_batch_that_does_not_fit_is_refused(tmp_path):
     forge_checksums(tmp_path / "model")
     with pytest.raises(ModelFormatError, match="fit the model again"):
         load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("failing", ["write_added", "apply"])
+def test_a_change_that_fails_leaves_the_folder_as_it_was(failing, tmp_path, monkeypatch):
+    living().fit(*images_and_labels()).save(tmp_path / "model")
+    before = {path: path.read_bytes() for path in (tmp_path / "model").rglob("*") if path.is_file()}
+    expected = scores_of(load(tmp_path / "model"))
+
+    def fails(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(FusionModel, failing, fails)
+    with pytest.raises((LnbnnError, OSError), match="No space left"), edit(tmp_path / "model") as editor:
+        editor.add(*more())
+    monkeypatch.undo()
+    after = {path: path.read_bytes() for path in (tmp_path / "model").rglob("*") if path.is_file()}
+    assert {path: data for path, data in after.items() if path.name != "writer.lock"} == {
+        path: data for path, data in before.items() if path.name != "writer.lock"
+    }
+    assert np.array_equal(scores_of(load(tmp_path / "model")), expected)
