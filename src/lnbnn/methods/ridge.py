@@ -270,7 +270,8 @@ class RidgeMethod(Method):
     # ---- scoring ------------------------------------------------------------------------------------------------
 
     def scores(self, features: ImageFeatures) -> NDArray[np.float64]:
-        return self.coef @ self.vector_of(features) + self.intercept
+        # not BLAS: images are worked on side by side, where its own threads only wait
+        return np.einsum("cd,d->c", self.coef, self.vector_of(features).astype(np.float64)) + self.intercept
 
     def held_out_scores(
         self, progress: Progress = no_progress, rows: Sequence[int] | None = None
@@ -343,7 +344,7 @@ class PooledRegression(RidgeMethod):
     def vector_of(self, features: ImageFeatures) -> NDArray[np.float32]:
         """The mean of the descriptors, and what else ``spatial`` asks for, of unit length."""
         rows = _rows(features)
-        means = self._shares(features) @ rows
+        means = np.einsum("mr,rd->md", self._shares(features), rows)
         blocks = means / self._lengths(means)[:, None]
         if not self.settings.spatial:
             return in_steps(blocks[0])
