@@ -74,11 +74,15 @@ def trials_of(**log_probas):
     return trials
 
 
-def test_the_best_of_each_kind_is_taken_and_what_says_nothing_is_not():
+def test_the_best_of_each_kind_is_taken_and_what_says_nothing_leaves():
     good, other = [0.9, 0.9, 0.2, 0.9, 0.9, 0.9], [0.9, 0.9, 0.9, 0.2, 0.9, 0.9]
     noise = [0.5] * 6
     trials = trials_of(near_sift_1=good, near_sift_2=[0.6] * 6, near_cells_1=other, near_keys_1=noise)
-    assert trials.chosen() == ["near_sift_1", "near_cells_1"]
+    taken = trials.chosen()
+    assert taken == ["near_sift_1", "near_cells_1", "near_keys_1"]
+    log_probas, places = trials._used(taken)
+    descriptors = dict(zip(taken, ["sift", "cells", "keys"], strict=True))
+    assert worthwhile(descriptors, dict(zip(taken, log_probas, strict=True)), places, 0.001) == taken[:2]
 
 
 def worth_of(first_descriptor, second_descriptor):
@@ -103,8 +107,9 @@ def test_a_method_on_a_descriptor_that_is_read_anyway_stays_for_less():
 
 
 def test_one_is_enough_if_the_others_say_the_same():
-    same = [0.9, 0.7, 0.2, 0.9]
-    assert len(trials_of(near_sift_1=same, near_cells_1=same).chosen()) == 1
+    trials = trials_of(near_sift_1=[0.9, 0.7, 0.2, 0.9])
+    (same,), places = trials._used(["near_sift_1"])
+    assert worthwhile({"a": "sift", "b": "cells"}, {"a": same, "b": same}, places, 0.001) == ["b"]
 
 
 def test_members_that_are_not_worth_it_leave_the_fusion():

@@ -39,7 +39,7 @@ _OTHER_SECONDS = 0.13
 _LAST_RESORT = "keypoint-sift"  # dear, and of use for individuals alone: tried where the others do badly
 _BADLY = 0.75  # accuracy
 _MAX_PER_CLASS = 30  # images of a class that are tried
-_WORTH = 0.003  # a descriptor stays if without it the loss of the model grows by more than this share of it
+_WORTH = 0.001  # a descriptor stays if without it the loss of the model grows by more than this share of it
 _EQUAL = 1e-4
 
 
@@ -316,7 +316,7 @@ class _Trials:
         return [self.log_probas[name][used] for name in names], self.references.places[used]
 
     def chosen(self) -> list[str]:
-        """Names of the candidates that are taken: the best of each kind, but for those that are not worth it."""
+        """Names of the candidates that are taken: the best of each kind."""
         best: dict[str, str] = {}
         for name, trial in self.trials.items():
             kind = self.kind_of[name]
@@ -324,9 +324,7 @@ class _Trials:
                 best[kind] = name
         if not best:
             raise InvalidInputError("no descriptor finds anything in some class; take its images out, or use another.")
-        taken = {name: self.models[name].descriptor.name for name in best.values()}
-        log_probas, places = self._used(taken)
-        return worthwhile(taken, dict(zip(taken, log_probas, strict=True)), places, 0.0)
+        return list(best.values())
 
     def accuracy_of(self, names: list[str]) -> float:
         """Of the fusion of candidates."""
