@@ -163,7 +163,7 @@ def render(read: Callable[[str], Any]) -> str:
     return "\n".join(lines) + (
         "\n\nMean per-class accuracy, up to 15 test images per class, 2 cores. `python benchmarks/auto.py`; records: "
         + ", ".join(f"`results/{name}.json`" for name in ROWS if read(name) is not None)
-        + ". Logistic regression is on the same vectors as the ridge regression of the fusion. The interval is of 95 %; "
+        + ". Logistic regression is on the same vectors as the ridge regression in it. The interval is of 95 %; "
         "the margin over the best member is the least over the splits. Times were taken with other programs running.\n"
     )
 
