@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures, JointFeatures
 from lnbnn.files.arrays import load_array, save_stacked
-from lnbnn.model.folder import read_json
+from lnbnn.model.folder import Snapshot, batch_folder, read_json
+from lnbnn.references import Reference
 
-__all__ = ["TABLE", "read_batch", "read_joint_batch", "write_batch"]
+__all__ = ["TABLE", "features_of_batches", "read_batch", "read_joint_batch", "write_batch"]
 
 TABLE = "table.json"
 
@@ -68,3 +69,22 @@ def read_batch(folder: Path, *, least: int = 1) -> dict[int, ImageFeatures]:
     except (InvalidInputError, TypeError, ValueError, OverflowError) as error:
         raise ModelFormatError(f"{folder}: the added images are damaged ({error}); fit the model again.") from error
     return found
+
+
+def features_of_batches(
+    snapshot: Snapshot, read: Callable[[Path], Mapping[int, ImageFeatures | JointFeatures]]
+) -> Callable[[Reference], Any]:
+    """What gives the features of an image that was added to an open folder; each batch is read once, by ``read``."""
+    batches: dict[int, Mapping[int, ImageFeatures | JointFeatures]] = {}
+
+    def features(image: Reference) -> Any:
+        if image.batch not in batches:
+            batches[image.batch] = read(batch_folder(snapshot.data, image.batch))
+        found = batches[image.batch].get(image.id)
+        if found is None or len(found) != image.n_descriptors:
+            raise ModelFormatError(
+                f"{snapshot.folder}: the features of image {image.id} are missing; fit the model again."
+            )
+        return found
+
+    return features

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from lnbnn.descriptors import Descriptor, distinct
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures, JointFeatures
-from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods import FUSION
 from lnbnn.methods.base import Progress, no_progress
-from lnbnn.model.batches import TABLE, read_joint_batch, write_batch
+from lnbnn.model.batches import TABLE, features_of_batches, read_joint_batch, write_batch
 from lnbnn.model.calibration import Calibration, fit_confidence, fit_fusion_weights, fit_temperature, fuse
 from lnbnn.model.folder import Snapshot, batch_folder, read_json
+from lnbnn.model.held_out import HeldOut
 from lnbnn.model.intake import Intake
 from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
 from lnbnn.model.model import Model, check_used
@@ -29,59 +29,10 @@ from lnbnn.reading.store import FeatureStore
 from lnbnn.references import Change, Reference, References, can_be_held_out
 from lnbnn.version import __version__
 
-__all__ = ["FusionModel", "HeldOut", "check_alike"]
+__all__ = ["FusionModel", "check_alike"]
 
 _FOLDS = 5
 _MAX_HELD_OUT = 2000  # images that the weights are learned from, at most
-_IDS, _SCORES = "held_out_ids.npy", "held_out_scores.npy"
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """Scores of labeled images by models that had not seen them: what the weights are learned from.
-
-    Parameters
-    ----------
-    ids : list of int
-        The images, ascending.
-    classes : list
-        The columns.
-    scores : ndarray of shape (n_members, n_images, n_classes)
-        Divided by what belongs to the image; NaN where a member has no descriptors of the image.
-    """
-
-    ids: list[int]
-    classes: list[Any]
-    scores: NDArray[np.float64]
-
-    def of(self, ids: Iterable[int], classes: list[Any]) -> HeldOut:
-        """Those of the given images that are here, for other classes; a class that was not known scores lowest."""
-        rows = {number: row for row, number in enumerate(self.ids)}
-        kept = [number for number in ids if number in rows]
-        scores = self.scores[:, [rows[number] for number in kept]]
-        if classes != self.classes:
-            places = {label: place for place, label in enumerate(self.classes)}
-            columns = [scores[:, :, places[c]] if c in places else scores.min(axis=2) for c in classes]
-            scores = np.stack(columns, axis=2)
-        return HeldOut(kept, classes, scores)
-
-    def joined(self, other: HeldOut) -> HeldOut:
-        """Both, the other's images after these; of the same classes."""
-        return HeldOut(self.ids + other.ids, self.classes, np.concatenate([self.scores, other.scores], axis=1))
-
-    def save(self, folder: Path) -> None:
-        """Write the arrays; the classes are those of the table of images beside them."""
-        save_array(folder / _IDS, np.array(self.ids, np.int64))
-        save_array(folder / _SCORES, self.scores)
-
-    @classmethod
-    def load(cls, folder: Path, classes: list[Any], n_members: int) -> HeldOut:
-        """What :meth:`save` wrote."""
-        ids = load_array(folder / _IDS, ndim=1, dtypes=("int64",))
-        scores = np.array(load_array(folder / _SCORES, ndim=3, dtypes=("float64",)))
-        if scores.shape != (n_members, len(ids), len(classes)):
-            raise ModelFormatError(f"{folder}: the held-out scores do not fit the images; fit the model again.")
-        return cls(ids.tolist(), classes, scores)
 
 
 class FusionModel(Model):
@@ -521,20 +472,11 @@ class FusionModel(Model):
         self.calibration, self.snapshot = calibration_of(manifest), snapshot
 
     def _follow_images(self, snapshot: Snapshot, progress: Progress) -> None:
-        where, n_parts = snapshot.folder, len(self.descriptors)
+        where = snapshot.folder
         after = parse_images(snapshot.manifest, where)
-        batches: dict[int, dict[int, JointFeatures]] = {}
-
-        def features(image: Reference) -> JointFeatures:
-            if image.batch not in batches:
-                batches[image.batch] = read_joint_batch(batch_folder(snapshot.data, image.batch), n_parts)
-            found = batches[image.batch].get(image.id)
-            if found is None or len(found) != image.n_descriptors:
-                raise ModelFormatError(f"{where}: the features of image {image.id} are missing; fit the model again.")
-            return found
-
         if after != list(self.references):
-            change = Change.between(self.references, after, features)
+            read = partial(read_joint_batch, n_parts=len(self.descriptors))
+            change = Change.between(self.references, after, features_of_batches(snapshot, read))
             self._change_members(change, keeps_structure=True, progress=progress)
         self.next_id = next_id_of(snapshot.manifest, self.references[-1].id, where)
         if snapshot.manifest.get("is_incremental") is True:

@@ -19,8 +19,8 @@ from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
 from lnbnn.methods.base import Method, Progress, no_progress
 from lnbnn.model.answers import Answer, no_descriptors
-from lnbnn.model.batches import TABLE, read_batch
-from lnbnn.model.folder import Snapshot, batch_folder, read_json
+from lnbnn.model.batches import TABLE, features_of_batches, read_batch
+from lnbnn.model.folder import Snapshot, read_json
 from lnbnn.model.manifest import MAX_UNKNOWN, calibration_fields, calibration_of, image_fields, next_id_of, parse_images
 from lnbnn.reading.extraction import ImageLike, features_of, map_in_order, name_of
 from lnbnn.references import Change, Reference, References, can_be_held_out
@@ -443,18 +443,8 @@ class Model:
         for image in after:
             if image.id in before and before[image.id].n_descriptors != image.n_descriptors:
                 raise ModelFormatError(f"{where}: image {image.id} is not what it was; fit the model again.")
-        batches: dict[int, dict[int, ImageFeatures]] = {}
-
-        def features(image: Reference) -> ImageFeatures:
-            if image.batch not in batches:
-                batches[image.batch] = read_batch(batch_folder(snapshot.data, image.batch))
-            found = batches[image.batch].get(image.id)
-            if found is None or len(found) != image.n_descriptors:
-                raise ModelFormatError(f"{where}: the features of image {image.id} are missing; fit the model again.")
-            return found
-
         if after != list(self.references):
-            change = Change.between(self.references, after, features)
+            change = Change.between(self.references, after, features_of_batches(snapshot, read_batch))
             if len(change):
                 self.apply(change, keeps_structure=True, progress=progress)
         self.next_id = next_id_of(snapshot.manifest, self.references[-1].id, where)
