@@ -9,11 +9,10 @@ expect, with its interval; how sure its answers are and how often they are right
 
 import statistics
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from common import benchmark, parts_over, table, values_of, watch
+from common import benchmark, parts_over, reliability_bins, table, values_of, watch
 from sklearn.linear_model import LogisticRegression
 
 from lnbnn.classifiers.auto import Auto
@@ -89,14 +88,8 @@ def _regression(head: Any, found: list[Any], truth: Any, settings: Settings) -> 
 
 def _reliability(probabilities: Any, truth: Any) -> dict[str, Any]:
     sure, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == truth
-    bins = []
-    for low, high in pairwise(EDGES):
-        inside = (sure >= low) & (sure < high)
-        if inside.any():
-            bins.append(
-                [int(inside.sum()), round(float(sure[inside].mean()), 4), round(float(right[inside].mean()), 4)]
-            )
-    return {"expected_calibration_error": round(expected_calibration_error(probabilities, truth), 4), "bins": bins}
+    error = round(expected_calibration_error(probabilities, truth), 4)
+    return {"expected_calibration_error": error, "bins": reliability_bins(sure, right, EDGES)}
 
 
 def summarize(settings: Settings, outcomes: Outcomes) -> Results:

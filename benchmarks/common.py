@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Self
 
@@ -209,6 +209,16 @@ def mean_of(runs: list[Any], digits: int = 4) -> Any:
     if isinstance(first, list):
         return [mean_of(list(values), digits) for values in zip(*runs, strict=True)]
     return round(float(np.mean(runs)), digits)
+
+
+def reliability_bins(sure: Any, right: Any, edges: Any) -> list[list[float]]:
+    """For each bin of probabilities that has answers: how many, their mean probability, and the share that is right."""
+    bins = []
+    for low, high in pairwise(edges):
+        inside = (sure >= low) & (sure < high)
+        if inside.any():
+            bins.append([int(inside.sum()), *(round(float(one[inside].mean()), 4) for one in (sure, right))])
+    return bins
 
 
 def table(header: str, rows: list[list[str]]) -> str:

@@ -182,7 +182,7 @@ WEIGHTS: dict[str, Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]] = {
 
 
 def rescaled(found: list[tuple[NDArray[Any], NDArray[Any]]], k: int) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """Distances less half the mean distance of the reference cell to its own k nearest, sorted anew (as CSLS does)."""
+    """Distances less half the mean distance of the reference cell to its own k nearest, sorted again (as CSLS does)."""
     mean = [distances[:, :k].mean(axis=1) for distances, _ in found]
     starts = np.cumsum([0, *map(len, mean)])
     every = np.concatenate(mean)

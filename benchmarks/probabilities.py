@@ -5,11 +5,10 @@ right. Local NBNN and the spatial pyramid with soft assignment on 20 classes. Ca
 training images alone. Draws docs/images/probabilities.png.
 """
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from common import benchmark, make, mean_of, parts_over, table, values_of
+from common import benchmark, make, mean_of, parts_over, reliability_bins, table, values_of
 
 from lnbnn.features import UNIT_LENGTH
 from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings
@@ -69,18 +68,11 @@ def reliability(lab: Lab, settings: Settings) -> Outcome:
     for name, log_proba in (("temperature", alone), ("corrected", np.stack([row[1] for row in rows]))):
         probabilities = np.exp(log_proba)
         sure, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == truth
-        bins = []
-        for low, high in pairwise(EDGES):
-            inside = (sure >= low) & (sure < high)
-            if inside.any():
-                bins.append(
-                    [int(inside.sum()), round(float(sure[inside].mean()), 4), round(float(right[inside].mean()), 4)]
-                )
         found[name] = {
             "accuracy": accuracy(log_proba, truth),
             "negative_log_likelihood": round(negative_log_likelihood(log_proba, truth), 3),
             "expected_calibration_error": round(expected_calibration_error(probabilities, truth), 3),
-            "bins": bins,
+            "bins": reliability_bins(sure, right, EDGES),
         }
     return found
 
