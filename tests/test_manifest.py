@@ -28,6 +28,7 @@ FIELDS += [
     "next_id",
     "n_indexed",
     "n_changes",
+    "n_since_weights",
     "temperature",
     "confidence",
     "unknown_by_class",

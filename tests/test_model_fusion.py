@@ -18,6 +18,7 @@ from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.model.calibration import fit_fusion_weights, log_probabilities
 from lnbnn.model.changes import calibrate, check_model, compact, edit, list_images, merge
 from lnbnn.model.fusion import FusionModel
+from lnbnn.model.held_out import weights_are_due
 from lnbnn.trust.audit import audit
 
 
@@ -228,6 +229,45 @@ def test_scores_of_an_added_image_are_those_without_it():
     scales = [member.score_scales()[-1] for member in found.model_.members]
     for row, scores, scale in zip(last.scores[:, -1], expected, scales, strict=True):
         assert np.allclose(row, scores / scale, atol=1e-9)
+
+
+def test_weights_are_due_once_one_image_in_a_hundred_has_changed():
+    assert weights_are_due(1, 100)
+    assert not weights_are_due(1, 101)
+    assert not weights_are_due(15, 1515)
+    assert weights_are_due(16, 1515)
+
+
+def test_images_added_before_the_weights_are_due_count_when_they_are(tmp_path, monkeypatch):
+    found = living().fit(*images_and_labels())
+    found.save(tmp_path / "model")
+    weights = found.weights_
+    images, labels = more()
+    for module in ("fusion", "changes"):
+        monkeypatch.setattr(f"lnbnn.model.{module}.weights_are_due", lambda n_changes, n_images: n_changes > 2)
+    monkeypatch.setattr("lnbnn.model.changes._load", None)  # no index is opened
+    with edit(tmp_path / "model") as editor:
+        editor.add(images[:1], labels[:1])
+    with edit(tmp_path / "model") as editor:
+        editor.relabel(8, "direction 0")
+    monkeypatch.undo()
+    for module in ("fusion", "changes"):
+        monkeypatch.setattr(f"lnbnn.model.{module}.weights_are_due", lambda n_changes, n_images: n_changes > 2)
+    found.partial_fit(images[:1], labels[:1]).relabel(8, "direction 0")
+    opened = load(tmp_path / "model")
+    assert np.array_equal(opened.weights_, weights)
+    assert np.array_equal(scores_of(opened), scores_of(found))
+    assert opened.model_.held_out.ids == list(range(9))
+    with edit(tmp_path / "model") as editor:
+        editor.add(images[1:2], labels[1:2])
+    found.partial_fit(images[1:2], labels[1:2])
+    again = load(tmp_path / "model")
+    assert again.model_.held_out.ids == found.model_.held_out.ids == list(range(11))
+    assert np.array_equal(again.model_.held_out.scores, found.model_.held_out.scores, equal_nan=True)
+    assert not np.array_equal(again.weights_, weights)
+    assert np.array_equal(again.weights_, found.weights_)
+    assert again.model_.n_since_weights == found.model_.n_since_weights == 0
+    assert again.model_.n_changes == found.model_.n_changes == 3
 
 
 def test_a_changed_fusion_is_calibrated_again_in_its_folder(tmp_path):

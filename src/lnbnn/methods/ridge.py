@@ -23,9 +23,11 @@ from lnbnn.references import Reference, References, can_be_held_out
 
 __all__ = ["ALPHAS", "PooledRegression", "Regression", "RidgeMethod", "in_steps"]
 
-ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+ALPHAS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The constants to choose from, for vectors of unit length."""
 
+_PRODUCTS = "ridge_products.npy"
+_MAX_KEPT = 4096  # rows of the products that are kept with a model; those of more are worked out when it changes
 _STEP = 2.0**-20
 _SHARPNESS = tuple(2.0 ** (step / 2) for step in range(2, 15))  # inverse temperatures, 2 to 128
 _SQRT_3 = 3.0**0.5
@@ -33,34 +35,39 @@ _ARRAYS = {"vectors": (2, "float32"), "coef": (2, "float64"), "intercept": (1, "
 
 
 class Regression:
-    """Least squares from vectors to one-hot classes, with an L2 penalty on the coefficients and none on the intercept.
+    """Least squares from vectors to classes, with an L2 penalty on the coefficients and none on the intercept.
+
+    Each class has a regression of its own, to 1 for its vectors and 0 for the others. An image counts once in the
+    regression of each other class, and as often as there are other classes in that of its own: so both sides of each
+    weigh the same where classes have as many images.
 
     Parameters
     ----------
     vectors : ndarray of shape (n, d)
     places : ndarray of shape (n,)
-        The class of each, from 0.
+        The class of each, from 0; every class has a vector.
     products : ndarray, optional
         :meth:`products_of` the same vectors, where it is known already.
 
     Notes
     -----
-    With X the vectors minus their mean, Y the one-hot classes minus theirs and a the constant, the coefficients are
-    ``(X'X + aI)^-1 X'Y``, or, the same, ``X'(XX' + aI)^-1 Y``: the smaller of the two is solved. The scores of the
-    vectors are ``H Y`` plus the mean of the classes, with the hat matrix ``H = X (X'X + aI)^-1 X' + 1/n``. Without the
-    rows S, those of S have the residuals ``(I - H_SS)^-1 r_S``, with r those with all rows.
+    With X the vectors minus their mean and a the constant, the hat matrix of the regression in which every image counts
+    once is ``H = X (X'X + aI)^-1 X' + 1/n``. Where the rows S of a class count w times, the solution is that of
+    targets t in place of 1, with ``t_S = w (I + (w - 1) H_SS)^-1 1`` (Woodbury), and the hat matrix becomes
+    ``Q = H - (w - 1) H_.S (I + (w - 1) H_SS)^-1 H_S.``. Without row i, which counts v times, the score of i is
+    ``(f_i - v Q_ii y_i) / (1 - v Q_ii)``, with f the scores with all rows and y the classes. All is exact. The
+    inverse is that of d rows or, the same, of n, whichever are fewer.
     """
 
     def __init__(
         self, vectors: NDArray[np.floating], places: NDArray[np.integer], products: NDArray[np.float64] | None = None
     ) -> None:
-        self.rows = vectors.astype(np.float64)
+        self.rows = np.asarray(vectors, np.float64)
         self.places = places
         self.mean = self.rows.mean(axis=0)
-        self.one_hot = np.zeros((len(places), int(places.max()) + 1))
-        self.one_hot[np.arange(len(places)), places] = 1.0
-        self.shares = self.one_hot.mean(axis=0)
-        self._targets = self.one_hot - self.shares
+        n_classes = int(places.max()) + 1
+        self.classes = [np.flatnonzero(places == place) for place in range(n_classes)]
+        self.weight = _weight_of(n_classes)
         self._is_dual = len(self.rows) <= self.rows.shape[1]
         products = self.products_of(self.rows) if products is None else products
         n = len(self.rows)
@@ -69,7 +76,7 @@ class Regression:
             self._matrix = products - means[:, None] - means + means.mean()
         else:
             self._matrix = products - n * np.outer(self.mean, self.mean)
-        self._factor: tuple[float, Any] | None = None
+        self._inverse: tuple[float, NDArray[np.float64]] | None = None
 
     @staticmethod
     def products_of(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -78,20 +85,43 @@ class Regression:
 
     def solve(self, alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Coefficients of shape (n_classes, d), and intercepts."""
-        centered = self.rows - self.mean
+        targets = self._targets(self._blocks(alpha))
+        means = targets.mean(axis=0)
         if self._is_dual:
-            coef = self._solved(alpha, self._targets).T @ centered
+            coef = (self._inverted(alpha) @ (targets - means)).T @ self.rows
         else:
-            coef = self._solved(alpha, centered.T @ self._targets).T
-        return coef, self.shares - coef @ self.mean
+            coef = (self._inverted(alpha) @ (self.rows.T @ (targets - means))).T
+        return coef, means - coef @ self.mean
 
-    def _solved(self, alpha: float, right: NDArray[np.float64]) -> NDArray[np.float64]:
-        from scipy.linalg import cho_factor, cho_solve  # SciPy takes longer to load than an answer takes
+    def _targets(self, blocks: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """What each vector is to score for its class, (n, n_classes), from the class's block of the hat matrix."""
+        targets = np.zeros((len(self.rows), len(self.classes)))
+        for place, (rows, block) in enumerate(zip(self.classes, blocks, strict=True)):
+            targets[rows, place] = self.weight * np.linalg.solve(_widened(block, self.weight), np.ones(len(rows)))
+        return targets
 
-        if self._factor is None or self._factor[0] != alpha:
-            self._factor = alpha, cho_factor(self._matrix + alpha * np.eye(len(self._matrix)), lower=True)
-        solved: NDArray[np.float64] = cho_solve(self._factor[1], right)
-        return solved
+    def _inverted(self, alpha: float) -> NDArray[np.float64]:
+        from scipy.linalg.lapack import dpotrf, dpotri  # SciPy takes longer to load than an answer takes
+
+        if self._inverse is None or self._inverse[0] != alpha:
+            lower, _ = dpotrf(self._matrix + alpha * np.eye(len(self._matrix)), lower=1, overwrite_a=1)
+            half, _ = dpotri(lower, lower=1, overwrite_c=1)
+            self._inverse = alpha, np.tril(half) + np.tril(half, -1).T
+        return self._inverse[1]
+
+    def _hat(
+        self, alpha: float, rows: NDArray[np.intp], columns: NDArray[np.intp] | slice = slice(None)
+    ) -> NDArray[np.float64]:
+        """Rows of the hat matrix, or some columns of them."""
+        inverse, n = self._inverted(alpha), len(self.rows)
+        if self._is_dual:
+            is_same = rows[:, None] == np.arange(n)[columns]
+            return is_same - alpha * inverse[rows][:, columns] + 1.0 / n
+        return ((self.rows[rows] - self.mean) @ inverse) @ (self.rows[columns] - self.mean).T + 1.0 / n
+
+    def _blocks(self, alpha: float) -> list[NDArray[np.float64]]:
+        """Those of the hat matrix that belong to a class."""
+        return [self._hat(alpha, rows, rows) for rows in self.classes]
 
     def spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """P of shape (n, r) and v: the hat matrix of any constant a is ``P diag(1 / (v + a)) P' + 1/n``."""
@@ -101,44 +131,61 @@ class Regression:
             return directions * np.sqrt(values), values
         return (self.rows - self.mean) @ directions, values
 
-    def left_out(
-        self, alpha: float, groups: list[NDArray[np.intp]], spectrum: tuple[NDArray[np.float64], NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
-        """The scores of the rows of each group by a regression on all other rows."""
-        basis, values = spectrum
-        weighted = basis / (values + alpha)
-        fitted = weighted @ (basis.T @ self._targets)
-        residuals = self._targets - fitted
-        result = fitted + self.shares
-        n = len(self.rows)
-        for group in groups:
-            hat = weighted[group] @ basis[group].T + 1.0 / n
-            grown = np.linalg.solve(np.eye(len(group)) - hat, residuals[group])
-            result[group] = self.one_hot[group] - grown
-        return result
-
     def each_left_out(
-        self, alpha: float, spectrum: tuple[NDArray[np.float64], NDArray[np.float64]]
+        self, alpha: float, spectrum: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     ) -> NDArray[np.float64]:
-        """The scores of each row by a regression on all others."""
+        """The scores of each row by a regression on all others; with the spectrum, many constants take little time."""
+        everything = np.arange(len(self.rows))
+        if spectrum is None:
+            return self.some_left_out(alpha, everything)
         basis, values = spectrum
-        weighted = basis / (values + alpha)
-        hat = np.einsum("ij,ij->i", weighted, basis) + 1.0 / len(self.rows)
-        residuals = self._targets - weighted @ (basis.T @ self._targets)
-        return self.one_hot - residuals / np.maximum(1.0 - hat, 1e-12)[:, None]
+        hat = (basis / (values + alpha)) @ basis.T + 1.0 / len(self.rows)
+        return self._left_out(hat, everything, [hat[np.ix_(rows, rows)] for rows in self.classes])
 
     def some_left_out(self, alpha: float, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """As :meth:`each_left_out`, of a few rows only: no spectrum is needed."""
-        centered = self.rows[rows] - self.mean
-        coef, intercept = self.solve(alpha)
-        if self._is_dual:
-            across = self._matrix[rows]
-            hat = np.einsum("ij,ij->i", across, self._solved(alpha, across.T).T)
-            hat = (np.einsum("ij,ij->i", centered, centered) - hat) / alpha
-        else:
-            hat = np.einsum("ij,ij->i", centered, self._solved(alpha, centered.T).T)
-        residuals = self.one_hot[rows] - (self.rows[rows] @ coef.T + intercept)
-        return self.one_hot[rows] - residuals / np.maximum(1.0 - hat - 1.0 / len(self.rows), 1e-12)[:, None]
+        """The scores of some rows, each by a regression on all others."""
+        return self._left_out(self._hat(alpha, rows), rows, self._blocks(alpha))
+
+    def _left_out(
+        self, hat: NDArray[np.float64], rows: NDArray[np.intp], blocks: list[NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """From these rows of the hat matrix, and its blocks of the classes."""
+        own = hat[np.arange(len(rows)), rows]
+        result = np.empty((len(rows), len(self.classes)))
+        for place, (inside, block) in enumerate(zip(self.classes, blocks, strict=True)):
+            across = hat[:, inside]
+            solved = np.linalg.solve(_widened(block, self.weight), across.T)
+            is_inside = self.places[rows] == place
+            counts = np.where(is_inside, self.weight, 1.0)
+            share = counts * (own - (self.weight - 1.0) * np.einsum("ij,ji->i", across, solved))
+            fitted = self.weight * solved.sum(axis=0)
+            result[:, place] = (fitted - share * is_inside) / np.maximum(1.0 - share, 1e-12)
+        return result
+
+    def each_class_left_out(self, alpha: float) -> NDArray[np.float64]:
+        """The scores of each row by a regression on the other classes, -inf for its own class."""
+        everything = np.arange(len(self.rows))
+        hat = self._hat(alpha, everything)
+        weight = _weight_of(len(self.classes) - 1)
+        result = np.full((len(self.rows), len(self.classes)), -np.inf)
+        for out in self.classes:
+            # without the rows S the hat matrix is H + H_.S (I - H_SS)^-1 H_S.
+            grown = np.linalg.solve(np.eye(len(out)) - hat[np.ix_(out, out)], hat[out])
+            for place, inside in enumerate(self.classes):
+                if inside is not out:
+                    block = hat[np.ix_(inside, inside)] + hat[np.ix_(inside, out)] @ grown[:, inside]
+                    targets = weight * np.linalg.solve(_widened(block, weight), np.ones(len(inside)))
+                    result[out, place] = grown[:, inside] @ targets
+        return result
+
+
+def _weight_of(n_classes: int) -> float:
+    """How often an image counts in the regression of its own class."""
+    return float(max(1, n_classes - 1))
+
+
+def _widened(block: NDArray[np.float64], weight: float) -> NDArray[np.float64]:
+    return np.eye(len(block)) + (weight - 1.0) * block
 
 
 def _loss(scores: NDArray[np.float64], places: NDArray[np.integer]) -> float:
@@ -217,6 +264,8 @@ class RidgeMethod(Method):
             elif not self.alpha.size:
                 self.alpha = np.array([self._best_alpha(regression)])
             self.coef, self.intercept = regression.solve(float(self.alpha[0]))
+        if not (np.isfinite(self.coef).all() and np.isfinite(self.intercept).all()):
+            raise ModelFormatError("the regression's arrays hold no finite numbers; fit the model again.")
         progress("solving", 1, 1)
 
     def compact(self, *, full: bool, progress: Progress) -> None:
@@ -226,28 +275,46 @@ class RidgeMethod(Method):
 
     def _make_regression(self) -> Regression:
         """Of all references, in the order of their vectors: that of the images does not matter."""
-        ids, rows, places = [image.id for image in self.references], self.vectors, self.references.places
-        products = self._products(ids, rows.astype(np.float64))
-        order = self._order = np.array(sorted(range(len(ids)), key=lambda row: (rows[row].tobytes(), places[row])))
-        if len(products) == len(ids) <= rows.shape[1]:
+        places = self.references.places
+        vectors = [self._vectors[image.id] for image in self.references]
+        keys = [(vector.tobytes(), place) for vector, place in zip(vectors, places, strict=True)]
+        order = self._order = np.array(sorted(range(len(keys)), key=keys.__getitem__))
+        rows = np.empty((len(keys), vectors[0].size))
+        for row, place in enumerate(order):
+            rows[row] = vectors[place]
+        products = self._products(rows)
+        if products.shape[0] == len(rows) <= rows.shape[1]:
             products = products[np.ix_(order, order)]
-        self._regression = Regression(rows[order], places[order], products)
+        self._regression = Regression(rows, places[order], products)
         return self._regression
 
-    def _products(self, ids: list[int], rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """:meth:`Regression.products_of` the vectors of these images, from those before a change if they are known."""
+    def _products(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """:meth:`Regression.products_of` the vectors of the references, from those before a change if they are known.
+
+        The rows are ordered; the products of images are in the order of the references.
+        """
+        ids = [image.id for image in self.references]
         before, known = self._kept
-        is_dual = len(ids) <= rows.shape[1]
-        new = sorted({*ids} - {*before})
-        if not before or not {*before} <= {*ids} or is_dual != (len(before) <= rows.shape[1]):
+        if ids == before:
+            return known
+        is_dual, was_dual = len(ids) <= rows.shape[1], len(before) <= rows.shape[1]
+        back = np.argsort(self._order)
+        stays = np.isin(before, ids)
+        is_new = ~np.isin(ids, before)
+        if is_dual != was_dual or is_new.all() or not (is_dual or stays.all()):
             known = Regression.products_of(rows)
-        elif new:  # ids ascend: those of new images are the last
-            added = rows[-len(new) :]
             if is_dual:
-                across = rows[: -len(new)] @ added.T
-                known = np.block([[known, across], [across.T, added @ added.T]])
-            else:
-                known = known + added.T @ added
+                known = known[np.ix_(back, back)]
+        elif is_dual:
+            across = np.empty((len(ids), is_new.sum()))
+            across[self._order] = rows @ rows[back[is_new]].T
+            products = np.empty((len(ids), len(ids)))
+            products[np.ix_(~is_new, ~is_new)] = known[np.ix_(stays, stays)]
+            products[:, is_new], products[is_new] = across, across.T
+            known = products
+        elif is_new.any():
+            added = rows[back[is_new]]
+            known = known + added.T @ added
         self._kept = (ids, known)
         return known
 
@@ -281,7 +348,7 @@ class RidgeMethod(Method):
         with threadpool_limits(1):
             regression = self._regression or self._make_regression()
             if rows is None:
-                result = self._in_order(regression.each_left_out(alpha, regression.spectrum()))
+                result = self._in_order(regression.each_left_out(alpha))
             else:
                 known = known[list(rows)]
                 result = regression.some_left_out(alpha, np.argsort(self._order)[list(rows)])
@@ -290,13 +357,10 @@ class RidgeMethod(Method):
         return result
 
     def unknown_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
-        places = self.references.places
         with threadpool_limits(1):
             regression = self._regression or self._make_regression()
-            groups = [np.flatnonzero(regression.places == place) for place in range(len(self.references.classes))]
             progress("leaving each class out", 0, 1)
-            result = self._in_order(regression.left_out(float(self.alpha[0]), groups, regression.spectrum()))
-        result[np.arange(len(places)), places] = -np.inf
+            result = self._in_order(regression.each_class_left_out(float(self.alpha[0])))
         progress("leaving each class out", 1, 1)
         return result
 
@@ -305,6 +369,9 @@ class RidgeMethod(Method):
     def save(self, folder: Path) -> None:
         for name in _ARRAYS:
             save_array(folder / f"ridge_{name}.npy", getattr(self, name))
+        ids, products = self._kept
+        if ids == [image.id for image in self.references] and len(products) <= _MAX_KEPT:
+            save_array(folder / _PRODUCTS, products)
 
     def load(self, folder: Path, references: References) -> None:
         self.references = references
@@ -321,6 +388,11 @@ class RidgeMethod(Method):
             raise ModelFormatError(f"{folder}: the regression's arrays hold no finite numbers; fit the model again.")
         self.coef, self.intercept, self.alpha = found.values()
         self._vectors = {image.id: vector for image, vector in zip(references, vectors, strict=True)}
+        if (folder / _PRODUCTS).exists():
+            products = load_array(folder / _PRODUCTS, ndim=2, dtypes=("float64",))
+            if products.shape != (min(vectors.shape),) * 2:
+                raise ModelFormatError(f"{folder / _PRODUCTS}: does not fit the images; fit the model again.")
+            self._kept = ([image.id for image in references], np.asarray(products, np.float64))
 
     @property
     def nbytes(self) -> int:

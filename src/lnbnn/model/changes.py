@@ -18,6 +18,7 @@ from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.methods import FUSION, INCREMENTAL
 from lnbnn.model.batches import write_batch
 from lnbnn.model.folder import damaged_files, open_model, read_manifest
+from lnbnn.model.held_out import weights_are_due
 from lnbnn.model.manifest import CALIBRATION_FIELDS, image_fields, next_id_of, parse_images
 from lnbnn.model.references_editor import ReferenceEditor
 from lnbnn.model.writer import ModelWriter, change_model, check_target
@@ -104,14 +105,17 @@ def _is_incremental(manifest: dict[str, Any]) -> bool:
 def _commit(writer: ModelWriter, editor: ReferenceEditor, trust_network: bool) -> None:
     manifest = writer.manifest
     learned: dict[str, Any] = {}
-    if manifest["method"] == FUSION:  # its weights are learned again
+    if manifest["method"] == FUSION and _concerns_members(manifest, editor):
         fusion = cast("FusionModel", _load(writer.folder, trust_network))
         fusion.apply(editor.change(), keeps_structure=True)
         learned = fusion.learned_fields()
         if editor.added:
             editor.set_batch(writer.write_batch(lambda folder: fusion.write_added(folder, editor.added)))
-    elif editor.added:
-        editor.set_batch(writer.write_batch(lambda folder: write_batch(folder, editor.added.items())))
+    else:
+        if manifest["method"] == FUSION:
+            learned = {"n_since_weights": manifest.get("n_since_weights", 0) + editor.n_changes}
+        if editor.added:
+            editor.set_batch(writer.write_batch(lambda folder: write_batch(folder, editor.added.items())))
     writer.commit(
         {
             **manifest,
@@ -128,6 +132,12 @@ def _commit(writer: ModelWriter, editor: ReferenceEditor, trust_network: bool) -
             _rewrite(writer, full=False, trust_network=trust_network)
         except (LnbnnError, OSError, MemoryError) as error:  # the change itself is safe
             _logger.warning("%s: that failed (%s); lnbnn compact does it later", writer.folder, error)
+
+
+def _concerns_members(manifest: dict[str, Any], editor: ReferenceEditor) -> bool:
+    """Whether a fusion must be opened for a change: for its weights, or as a member could be left with too little."""
+    n_changes = manifest.get("n_since_weights", 0) + editor.n_changes
+    return weights_are_due(n_changes, len(editor.images)) or editor.has_removed
 
 
 def _outgrown(images: list[Reference], n_indexed: int) -> str | None:

@@ -20,7 +20,7 @@ from lnbnn.methods.base import Progress, no_progress
 from lnbnn.model.batches import TABLE, features_of_batches, read_joint_batch, write_batch
 from lnbnn.model.calibration import Calibration, fit_confidence, fit_fusion_weights, fit_temperature, fuse
 from lnbnn.model.folder import Snapshot, batch_folder, read_json
-from lnbnn.model.held_out import HeldOut
+from lnbnn.model.held_out import HeldOut, weights_are_due
 from lnbnn.model.intake import Intake
 from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
 from lnbnn.model.model import Model, check_used
@@ -50,9 +50,11 @@ class FusionModel(Model):
         self.calibration: Calibration | None = None
         self.snapshot: Snapshot | None = None
         self.next_id, self.n_changes = first.next_id, 0
+        self.n_since_weights = 0  # changes since the weights were learned
         self.choice: dict[str, Any] | None = None
         self.shares_ids = True
         self._held_out: HeldOut | Snapshot | None = None
+        self._looked_up: HeldOut | None = None  # since the fusion was opened
 
     # ---- learning -----------------------------------------------------------------------------------------------
 
@@ -108,13 +110,14 @@ class FusionModel(Model):
             raise InvalidInputError("this fusion was made of models fitted one by one; fit it again with all images.")
 
     def apply(self, change: Change, *, keeps_structure: bool = False, progress: Progress = no_progress) -> None:
-        """Make a change to the references, and learn the weights again."""
-        before = {image.id for image in self.references}
+        """Make a change to the references, and learn the weights again once that is due."""
         self._change_members(change, keeps_structure=keeps_structure, progress=progress)
         self.snapshot = None
         self.next_id = max(self.next_id, change.after[-1].id + 1)
         self.n_changes += len(change)
-        self._learn_weights_again([image.id for image in change.after if image.id not in before])
+        self.n_since_weights += len(change)
+        if weights_are_due(self.n_since_weights, len(self.references)):
+            self._learn_weights_again()
 
     def _change_members(self, change: Change, *, keeps_structure: bool, progress: Progress = no_progress) -> None:
         added = {image.id: joint for image, joint in change.added}
@@ -140,13 +143,14 @@ class FusionModel(Model):
                 member.apply(own_change, keeps_structure=keeps_structure, progress=progress)
         self.references = change.after
 
-    def _learn_weights_again(self, added: list[int]) -> None:
-        """After a change: the images that are new are looked up, the others have the scores they had."""
-        classes = self.references.classes.tolist()
-        known = self.held_out.of([image.id for image in self.references], classes)
-        room = max(0, _MAX_HELD_OUT + len(self.references) // 10 - len(known.ids))
-        self._held_out = known.joined(self._look_up(added[:room], no_progress))
-        self.weights = self._learned_weights()
+    def _learn_weights_again(self) -> None:
+        """After changes: the images that are new are looked up, the others have the scores they had."""
+        ids, last = [image.id for image in self.references], max(self.held_out.ids, default=-1)
+        known = self.held_out.of(ids, self.references.classes.tolist())
+        room = max(0, _MAX_HELD_OUT + len(ids) // 10 - len(known.ids))
+        self._looked_up = self._look_up([number for number in ids if number > last][:room], no_progress)
+        self._held_out = known.joined(self._looked_up)
+        self.weights, self.n_since_weights = self._learned_weights(), 0
 
     @property
     def held_out(self) -> HeldOut:
@@ -206,7 +210,7 @@ class FusionModel(Model):
             member.calibration = Calibration(fit_temperature(scores[there], places[there]))
         self.weights = self._learned_weights()
         self.calibration = Calibration(None, confidence=fit_confidence(self.cross_fitted()[used], places[used]))
-        self.n_changes = 0
+        self.n_changes = self.n_since_weights = 0
 
     def cross_fitted(self) -> NDArray[np.float64]:
         """The fused log-probabilities of the images of ``held_out``, by weights learned without the image."""
@@ -272,13 +276,12 @@ class FusionModel(Model):
         for mine, theirs in zip(self.members, others, strict=True):
             mine.check_same(theirs)
         fresh, duplicates = self.new_references(other)
-        before = len(self.references)
         for mine, theirs in zip(self.members, others, strict=True):
             mine.absorb_as(theirs, fresh, progress)
         after = References([*self.references, *fresh.values()])
         self.references, self.snapshot = after, None
         self.n_changes += len(fresh)
-        self._learn_weights_again([image.id for image in after[before:]])
+        self._learn_weights_again()
         return duplicates
 
     def of_members(self, places: list[int]) -> Model:
@@ -423,7 +426,8 @@ class FusionModel(Model):
         """What the manifest says of the weights, and of the calibration that goes with them."""
         calibrations = [calibration_fields(member.calibration) for member in self.members]
         own = calibration_fields(self.calibration)
-        return {"weights": self.weights.tolist(), "member_calibrations": calibrations, **own}
+        weights = {"weights": self.weights.tolist(), "n_since_weights": self.n_since_weights}
+        return {**weights, "member_calibrations": calibrations, **own}
 
     def save_files(self, folder: Path) -> None:
         for place, member in enumerate(self.members):
@@ -434,11 +438,11 @@ class FusionModel(Model):
             self.held_out.save(folder)
 
     def write_added(self, folder: Path, added: dict[int, JointFeatures]) -> None:
-        """The batch of images that were just added: their features, and their scores without themselves."""
+        """The batch of images that were just added: their features, and the scores that were looked up on the way."""
         write_batch(folder, added.items())
-        known = self.held_out.of(added, self.references.classes.tolist())
-        known.save(folder)
-        (folder / TABLE).write_text(json.dumps(known.classes, separators=(",", ":")), encoding="ascii")
+        if self._looked_up is not None:
+            self._looked_up.save(folder)
+            (folder / TABLE).write_text(json.dumps(self._looked_up.classes, separators=(",", ":")), encoding="ascii")
 
     @classmethod
     def open_members(cls, settings: Any, members: list[Model], snapshot: Snapshot) -> Self:
@@ -467,6 +471,7 @@ class FusionModel(Model):
             self._follow_images(snapshot, progress)
         self.choice = manifest.get("choice")
         self.weights, self.n_changes = weights, manifest.get("n_changes", 0)
+        self.n_since_weights = manifest.get("n_since_weights", 0)
         for member, fields in zip(self.members, manifest.get("member_calibrations", []), strict=False):
             member.calibration = calibration_of(fields)
         self.calibration, self.snapshot = calibration_of(manifest), snapshot
@@ -490,6 +495,8 @@ class FusionModel(Model):
         held_out = HeldOut.load(snapshot.data, first, len(self.members)).of(ids, classes)
         for number in sorted({image.batch for image in self.references} - {0}):
             folder = batch_folder(snapshot.data, number)
+            if not HeldOut.is_in(folder):
+                continue
             own = read_json(folder / TABLE)
             if not isinstance(own, list):
                 raise ModelFormatError(f"{folder / TABLE}: expected a list of classes; fit the model again.")

@@ -13,9 +13,14 @@ from numpy.typing import NDArray
 from lnbnn.errors import ModelFormatError
 from lnbnn.files.arrays import load_array, save_array
 
-__all__ = ["HeldOut"]
+__all__ = ["HeldOut", "weights_are_due"]
 
 _IDS, _SCORES = "held_out_ids.npy", "held_out_scores.npy"
+
+
+def weights_are_due(n_changes: int, n_images: int) -> bool:
+    """Whether so many changes of a fusion's images are enough to learn its weights again: one in a hundred."""
+    return 100 * n_changes >= n_images
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +60,11 @@ class HeldOut:
         """Write the arrays; the classes are those of the table of images beside them."""
         save_array(folder / _IDS, np.array(self.ids, np.int64))
         save_array(folder / _SCORES, self.scores)
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether there are scores in a folder."""
+        return (folder / _IDS).exists()
 
     @classmethod
     def load(cls, folder: Path, classes: list[Any], n_members: int) -> HeldOut:

@@ -172,6 +172,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool] | type, str]] = {
     "next_id": (int, "a whole number"),
     "n_indexed": (int, "a whole number"),
     "n_changes": (int, "a whole number"),
+    "n_since_weights": (int, "a whole number"),
     "temperature": (_is_temperature, "a number above 0"),
     "confidence": (_is_confidence, "three numbers, the first two not below 0"),
     "unknown_by_class": (_is_by_class, f"two lists or more of at most {MAX_UNKNOWN} numbers that ascend"),

@@ -163,6 +163,11 @@ class ReferenceEditor:
         for number in self.added:
             self._images[number] = replace(self._images[number], batch=batch)
 
+    @property
+    def has_removed(self) -> bool:
+        """Whether images were taken out."""
+        return any(image.id not in self._images for image in self._before)
+
     def change(self) -> Change:
         """All that was done, from the images given to those there are now."""
         return Change.between(self._before, self._images.values(), lambda image: self.added[image.id])
