@@ -108,12 +108,14 @@ def test_unknown_scores_are_those_of_a_model_without_the_class():
 def test_the_constant_is_the_best_when_each_image_is_left_out():
     images, labels = a_set(30)
     chosen = PooledRidge().fit(images, labels)
-    losses = {}
+    losses, right = {}, {}
     for alpha in ALPHAS:
         scores = PooledRidge(alpha=alpha).fit(images, labels).held_out_scores()
+        right[alpha] = np.sum(scores.argmax(axis=1) == labels)
         found = [log_probabilities(scores, temperature) for temperature in np.geomspace(1 / 128, 1 / 2, 200)]
         losses[alpha] = min(negative_log_likelihood(log_proba, np.array(labels)) for log_proba in found)
-    assert chosen.method_.alpha[0] == min(losses, key=losses.get)
+    good = [alpha for alpha in ALPHAS if losses[alpha] <= 1.01 * min(losses.values())]
+    assert chosen.method_.alpha[0] == max(good, key=lambda alpha: (right[alpha], alpha))
 
 
 @pytest.mark.parametrize("n", [6, 24])

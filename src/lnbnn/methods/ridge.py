@@ -28,6 +28,7 @@ ALPHAS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 _PRODUCTS = "ridge_products.npy"
 _MAX_KEPT = 4096  # rows of the products that are kept with a model; those of more are worked out when it changes
+_ABOUT_AS_GOOD = 0.01  # share of the least loss
 _STEP = 2.0**-20
 _SHARPNESS = tuple(2.0 ** (step / 2) for step in range(2, 15))  # inverse temperatures, 2 to 128
 _SQRT_3 = 3.0**0.5
@@ -325,14 +326,20 @@ class RidgeMethod(Method):
         return result
 
     def _best_alpha(self, regression: Regression) -> float:
-        """The constant at which the classes of the images, each left out, are most likely."""
+        """The constant at which the classes of the images, each left out, are most likely; where several are about as
+        good, the one at which the most are right, and the largest of these."""
         used = can_be_held_out(regression.places)
         if not used.any() or len(self.references.classes) < 2:
             return 0.3
         spectrum = regression.spectrum()
         places = regression.places[used]
-        losses = [_loss(regression.each_left_out(alpha, spectrum)[used], places) for alpha in ALPHAS]
-        return ALPHAS[int(np.argmin(losses))]
+        losses, right = [], []
+        for alpha in ALPHAS:
+            scores = regression.each_left_out(alpha, spectrum)[used]
+            losses.append(_loss(scores, places))
+            right.append(int(np.sum(scores.argmax(axis=1) == places)))
+        good = [place for place, loss in enumerate(losses) if loss <= (1.0 + _ABOUT_AS_GOOD) * min(losses)]
+        return ALPHAS[max(good, key=lambda place: (right[place], place))]
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 
