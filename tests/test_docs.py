@@ -21,7 +21,26 @@ from lnbnn.indexes import INDEXES
 from lnbnn.params import PRESETS
 
 HERE = Path(__file__).resolve().parent.parent
-PAGES = sorted([*(HERE / "docs").glob("*.md"), HERE / "README.md", HERE / "CONTRIBUTING.md"])
+PAGES = sorted([*(HERE / "docs").glob("*.md"), *HERE.glob("*.md")])
+NOT_TEXT = re.compile(  # tables and figures from records, code
+    r"<!-- ([\w-]+) -->\n.*?<!-- /\1 -->|<!-- [\w-]+\.[\w-]+ -->.*?<!-- / -->|```.*?```|`[^`\n]*`", re.DOTALL
+)
+MEASURED = re.compile(
+    r"[-+]?\d[\d,]*(?:\.\d+)?(?: million)? ?(?:%|points?\b|[mu]?s\b|seconds?\b|minutes?\b|[MG]i?B\b|times\b|million\b)"
+)
+LIMITS = {  # figures that are settings, limits, or of someone else
+    "auto.md": {"0.1 %", "95 %"},
+    "command-line.md": {"3 seconds", "100 MiB"},
+    "datasets.md": {"137 MB", "1,183 MB"},
+    "how-it-works.md": {"95 %"},
+    "indexes.md": {"0.7 times", "192 MiB"},
+    "large-sets.md": {"100 MiB"},
+    "methods.md": {"21 times"},
+    "model-format.md": {"64 MiB", "1 MiB", "3 seconds"},
+    "python.md": {"67 million", "704 MiB", "48 MiB", "512 MiB", "70 MiB"},
+    "reject-strangers.md": {"0.5 %"},
+}
+FOREIGN = r"\b(anew|manners|dearest|doubles|labelled|neighbours?|colour|centre|learnt|recognise|licence|behaviour)\b"
 
 
 def _text(name):
@@ -55,6 +74,24 @@ def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
     missing = [link for link in links if not (page.parent / link).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name)
+def test_measured_figures_come_from_records(page):
+    text = NOT_TEXT.sub("", page.read_text(encoding="utf-8"))
+    found = {found[0] for found in MEASURED.finditer(text)}
+    assert found - LIMITS.get(page.name, set()) == set(), "mark it (benchmarks/prose.py), or take it away"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_words_are_those_of_the_field(page):
+    text = NOT_TEXT.sub("", page.read_text(encoding="utf-8"))
+    assert re.findall(FOREIGN, text) == []
+    assert re.findall(r"\d[\w ]* (?:ms|descriptors|images) an? (?:image|class|query)\b", text) == []
+
+
+def test_the_readme_is_short():
+    assert len(_text("README.md").splitlines()) <= 120
 
 
 def test_paper_to_code_names_exist():
