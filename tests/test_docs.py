@@ -26,7 +26,8 @@ NOT_TEXT = re.compile(  # tables and figures from records, code
     r"<!-- ([\w-]+) -->\n.*?<!-- /\1 -->|<!-- [\w-]+\.[\w-]+ -->.*?<!-- / -->|```.*?```|`[^`\n]*`", re.DOTALL
 )
 MEASURED = re.compile(
-    r"[-+]?\d[\d,]*(?:\.\d+)?(?: million)? ?(?:%|points?\b|[mu]?s\b|seconds?\b|minutes?\b|[MG]i?B\b|times\b|million\b)"
+    r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?: million)? ?"
+    r"(?:%|points?\b|[mu]?s\b|seconds?\b|minutes?\b|[MG]i?B\b|times\b|million\b)"
 )
 LIMITS = {  # figures that are settings, limits, or of someone else
     "auto.md": {"0.1 %", "95 %"},
