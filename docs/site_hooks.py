@@ -5,6 +5,9 @@ MkDocs calls these functions while it builds (`make docs`).
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import json
 import re
 import sys
 from pathlib import Path
@@ -35,6 +38,7 @@ LINKED = (
 )
 COMMANDS = "<!-- commands, from the code -->"
 EXAMPLES = "<!-- examples, from their files -->"
+FOR_DEVELOPERS = ("check_settings", "make_descriptor", "make_method", "plain_params", "with_estimators", "with_model")
 ROLE = re.compile(r":(?:class|func|meth|mod|data|attr):<code>~?([^<]+)</code>")  # Sphinx's, in docstrings
 
 
@@ -54,6 +58,8 @@ def on_page_markdown(markdown: str, *, page: Any, config: MkDocsConfig, files: F
     """Fill in what comes from the code, and lead links to the project's files to their copies in the site."""
     if COMMANDS in markdown:
         markdown = markdown.replace(COMMANDS, commands())
+    if page.file.src_uri == "api.md":
+        markdown = re.sub(r"^::: (\S+)$", _members, markdown, flags=re.MULTILINE)
     if EXAMPLES in markdown:
         markdown = markdown.replace(EXAMPLES, examples())
     if page.file.src_uri in WHOLE_PAGES:
@@ -66,6 +72,40 @@ def on_page_markdown(markdown: str, *, page: Any, config: MkDocsConfig, files: F
 def on_page_content(html: str, *, page: Any, config: MkDocsConfig, files: Files) -> str:
     """Docstrings name things as Sphinx does; here they are plain code."""
     return ROLE.sub(lambda found: f"<code>{found[1].rpartition('.')[2]}</code>", html)
+
+
+def _members(found: re.Match[str]) -> str:
+    """Of a module, the classes and functions that it exports; of a class, its methods and properties.
+
+    Settings and fitted attributes of a class are in its docstring. All classifiers have the same methods: those that
+    they inherit are shown once, for Local NBNN.
+    """
+    owner, _, name = found[1].rpartition(".")
+    if not hasattr(importlib.import_module(owner), name) or inspect.ismodule(getattr(sys.modules[owner], name)):
+        module = importlib.import_module(found[1])
+        own = [name for name in module.__all__ if getattr(getattr(module, name), "__module__", "") == found[1]]
+        return "\n\n".join(_object(f"{found[1]}.{name}", getattr(module, name)) for name in own)
+    return _object(found[1], getattr(sys.modules[owner], name))
+
+
+def _object(path: str, thing: Any) -> str:
+    if not inspect.isclass(thing):
+        return f"::: {path}"
+    is_classifier = any(base.__name__ == "Classifier" for base in thing.__mro__[1:])
+    homes = [thing] if is_classifier and thing.__name__ != "LocalNBNN" else thing.__mro__[:-1]
+    homes = [home for home in homes if home.__module__.startswith("lnbnn")]
+    kinds = (property, classmethod, staticmethod)
+    members = [
+        name
+        for name, value in {name: value for home in homes for name, value in vars(home).items()}.items()
+        if not name.startswith("_")
+        and (inspect.isfunction(value) or isinstance(value, kinds))
+        and not name.endswith("_")
+    ]
+    inherited = "true" if members else "false"
+    return (
+        f"::: {path}\n    options:\n      members: {json.dumps(members or False)}\n      inherited_members: {inherited}"
+    )
 
 
 def _to_copy(found: re.Match[str]) -> str:

@@ -91,6 +91,12 @@ def test_words_are_those_of_the_field(page):
     assert re.findall(r"\d[\w ]* (?:ms|descriptors|images) an? (?:image|class|query)\b", text) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_line_begins_with_a_mark_in_the_text(page):
+    """Markdown would take the line for HTML, and begin a paragraph there."""
+    assert re.findall(r"^<!-- (?:[\w-]+\.[\w-]+|/) -->", page.read_text(encoding="utf-8"), flags=re.MULTILINE) == []
+
+
 def test_the_readme_is_short():
     assert len(_text("README.md").splitlines()) <= 120
 

@@ -53,7 +53,17 @@ class Environment:
 
     def install(self, extra: str) -> None:
         wanted = f"{self.wheel}[{extra}]" if extra else str(self.wheel)
-        self.run("python", "-m", "pip", "install", "--quiet", "--constraint", HERE / "requirements.lock", wanted)
+        self.run(
+            "python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-compile",
+            "--constraint",
+            HERE / "requirements.lock",
+            wanted,
+        )
 
     def run(self, program: str, *words: object) -> str:
         """What a program of the environment prints; the checkout is out of its sight."""
