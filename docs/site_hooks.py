@@ -99,6 +99,7 @@ def _object(path: str, thing: Any) -> str:
         name
         for name, value in {name: value for home in homes for name, value in vars(home).items()}.items()
         if not name.startswith("_")
+        and name not in FOR_DEVELOPERS
         and (inspect.isfunction(value) or isinstance(value, kinds))
         and not name.endswith("_")
     ]

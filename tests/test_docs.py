@@ -4,7 +4,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import runpy
 from pathlib import Path
 
 import pytest
@@ -126,12 +125,3 @@ def _imported(name):
         return importlib.import_module(name)
     except MissingExtraError:
         return None
-
-
-def test_quickstart_runs_and_is_mostly_right(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    runpy.run_path(str(HERE / "examples" / "quickstart.py"))
-    right, _, total = capsys.readouterr().out.split()[:3]
-    assert int(total) == 8
-    assert int(right) >= 7
-    assert (tmp_path / "why.png").stat().st_size > 10_000

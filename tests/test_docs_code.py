@@ -1,4 +1,4 @@
-"""The code in README and docs runs: Python and ``console`` blocks page by page, other commands are parsed."""
+"""The code in README and docs runs: Python and ``bash`` blocks page by page, other commands are parsed."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def test_python_that_needs_caltech_imports_what_is_there(page):
         assert all(hasattr(module, alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("page", pages_with("console"))
+@pytest.mark.parametrize("page", pages_with("bash"))
 def test_commands_of_a_page_run_in_order(page, place, run_main):
-    words = [one for code in blocks(page, "console") for one in commands(code)]
+    words = [one for code in blocks(page, "bash") for one in commands(code)]
     assert words
     if ["fit", "photos", "model"] in words:
         shutil.rmtree("model")
@@ -132,5 +132,5 @@ def test_an_unknown_option_is_noticed():
 
 def test_blocks_are_found():
     assert len(pages_with("python")) > 8
-    assert {"start.md", "add-and-correct.md", "reject-strangers.md"} <= set(pages_with("console"))
+    assert {"start.md", "add-and-correct.md", "reject-strangers.md"} <= set(pages_with("bash"))
     assert len(list(parsed())) > 20
