@@ -1,6 +1,7 @@
 """What lnbnn takes to install, with and without the network: megabytes to download, on disk, seconds to unpack.
 
-The wheels that pip chooses for this machine at the versions of requirements.lock; a package index is needed.
+The wheels that pip chooses for this machine at the versions of requirements.lock; a package index is needed. Then the
+project's own wheel and all others are installed into an empty environment, without a network.
 """
 
 import re
@@ -28,7 +29,25 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
         everything, without = (download(Path(place) / str(len(names)), names) for names in (needed, others))
         known = {path.name for path in without}
         added = [path for path in everything if path.name not in known]
-        return {"without": measured(without), "added": measured(added), "packages": {f.name: size(f) for f in added}}
+        return {
+            "without": measured(without),
+            "added": measured(added),
+            "packages": {f.name: size(f) for f in added},
+            "own": installed(Path(place), everything),
+        }
+
+
+def installed(place: Path, others: list[Path]) -> Settings:
+    """Size of the project's wheel and sdist, and seconds to install the wheel with all that it needs."""
+    subprocess.run([sys.executable, "-m", "build", "--quiet", "--outdir", place / "dist", HERE], check=True)
+    ((wheel,), (sdist,)) = ([*(place / "dist").glob(pattern)] for pattern in ("*.whl", "*.tar.gz"))
+    subprocess.run([sys.executable, "-m", "venv", place / "venv"], check=True)
+    python = place / "venv" / "bin" / "python"
+    with watch() as spent:
+        words = ["-m", "pip", "--quiet", "install", "--no-index", wheel, *others]
+        subprocess.run([python, *map(str, words)], check=True)
+    sizes = {"wheel_mb": round(wheel.stat().st_size / 1e6, 2), "sdist_mb": round(sdist.stat().st_size / 1e6, 2)}
+    return sizes | {"install_s": round(spent.wall_s, 1)}
 
 
 def download(folder: Path, names: list[str]) -> list[Path]:
@@ -62,7 +81,15 @@ def tabulate(results: Results) -> str:
         found = results[key]
         sizes = (f"{found[what]:.0f}" for what in ("n_packages", "download_mb", "disk_mb", "unpack_s"))
         rows.append([name, *sizes])
-    return table("what | packages | MB to download | MB on disk | s to unpack", rows)
+    text = table("what | packages | MB to download | MB on disk | s to unpack", rows)
+    if "own" in results:
+        own = results["own"]
+        text += (
+            f"\nThe wheel of lnbnn itself has {own['wheel_mb']:.1f} MB (the sdist, with docs and tests, "
+            f"{own['sdist_mb']:.1f} MB). Installed into an empty environment with all that it needs, compiled to "
+            f"bytecode, from files that are downloaded already: {own['install_s']:.0f} s.\n"
+        )
+    return text
 
 
 EXPERIMENT = benchmark(globals(), plan=parts_over("install", compute, timed=True), dataset="", source="")
