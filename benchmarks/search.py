@@ -145,8 +145,8 @@ def tabulate(results: Results) -> str:
     stopping = results["stopping"]
     return table(f"{header} | accuracy, % (ours on the same images)", rows) + (
         f"\n{results['n_classes']} classes of Caltech 101, {results['n_descriptors'] / 1e6:.2f} million descriptors, "
-        f"{results['queries_an_image']} query descriptors per image. With the default budget, stopping when the lead is "
-        f"sure, an image takes {stopping['ms_an_image']:.1f} ms CPU ({stopping['accuracy']:.1f} %).\n"
+        f"{results['queries_an_image']} query descriptors per image. With the default budget, stopping when the lead "
+        f"is sure, an image takes {stopping['ms_an_image']:.1f} ms CPU ({stopping['accuracy']:.1f} %).\n"
     )
 
 

@@ -2,7 +2,7 @@
 
 On the Python that runs this: the help of every command, a fit and a predict, a changed model, then the extras one by
 one with what each is for (not timm: it brings PyTorch). On other declared versions of Python, where they are found:
-the help, a fit and a predict.
+the help, a fit and a predict with the network.
 """
 
 from __future__ import annotations
@@ -80,25 +80,26 @@ class Environment:
         return self.run("lnbnn", *words)
 
 
-def use(environment: Environment) -> None:
-    """The help of every command, a fit of the default model, and an answer."""
+def use(environment: Environment, *options: str) -> None:
+    """The version, the help, a fit with these options, and an answer."""
     place = environment.run("python", "-c", "import lnbnn; print(lnbnn.__file__)")
     assert str(environment.folder) in place, f"not the installed package: {place}"
     version = environment.lnbnn("--version").split()[1]
     assert environment.wheel.name.startswith(f"lnbnn-{version}-"), (version, environment.wheel.name)
-    listed = "from lnbnn.cli import app; import typer; print(*typer.main.get_command(app).commands)"
-    for command in environment.run("python", "-c", listed).split():
-        assert "Usage: lnbnn" in environment.lnbnn(command, "--help"), command
+    assert "Usage: lnbnn" in environment.lnbnn("--help")
     environment.run("python", "-c", PICTURES)
-    environment.lnbnn("fit", "photos", "model")
+    environment.lnbnn("fit", "photos", "model", *options)
     answers = environment.lnbnn("predict", "model", "new", "--format", "csv").splitlines()[1:]
     first = [row.split(",") for row in answers if row.split(",")[1] == "1"]
     assert len(first) == 3, answers
     assert all(Path(path).name.startswith(label) for path, _, label, *_ in first), answers
 
 
-def change(environment: Environment) -> None:
-    """A class is added, and the model is whole."""
+def use_all(environment: Environment) -> None:
+    """The help of every command; a class is added, the model is whole, and an answer is explained."""
+    listed = "from lnbnn.cli import app; import typer; print(*typer.main.get_command(app).commands)"
+    for command in environment.run("python", "-c", listed).split():
+        assert "Usage: lnbnn" in environment.lnbnn(command, "--help"), command
     environment.lnbnn("add", "model", "--label", "other", "new/checks-3.png")
     environment.lnbnn("check", "model")
     environment.lnbnn("explain", "model", "new/rows-3.png", "-o", "why.png")
@@ -138,9 +139,9 @@ def main() -> None:
             start = time.perf_counter()
             environment = Environment(python, wheel, Path(folder))
             print(f"Python {version}: installed in {environment.install_s:.0f} s", flush=True)
-            use(environment)
+            use(environment, *([] if version == own else ["--preset", "deep"]))
             if version == own:
-                change(environment)
+                use_all(environment)
                 for extra, commands in EXTRAS.items():
                     environment.install(extra)
                     for words in commands:
