@@ -130,8 +130,9 @@ def commands() -> str:
 
 
 def _help(text: str | None) -> str:
-    """Help is Markdown for a terminal: paragraphs, and lines set apart by their indent."""
-    return re.sub(r"^\b\n", "", (text or "").replace("\b", "").replace("\f", "")).strip()
+    """Help is Markdown for a terminal; paragraphs that are commands are shown as such."""
+    paragraphs = [part.strip("\n") for part in (text or "").replace("\b", "").replace("\f", "").split("\n\n")]
+    return "\n\n".join(f"    {part}" if part.startswith("lnbnn ") and "\n" not in part else part for part in paragraphs)
 
 
 def _table(title: str, params: list[Any], context: Any) -> str:
@@ -143,7 +144,9 @@ def _table(title: str, params: list[Any], context: Any) -> str:
             names = f"`{param.make_metavar(context).strip('[]')}`"
         else:
             value = "" if param.is_flag else f" {param.make_metavar(context)}"
-            names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts)) + f"{_cell(value)}"
+            names = (
+                ", ".join(f"`{name}`{{.whole}}" for name in (*param.opts, *param.secondary_opts)) + f"{_cell(value)}"
+            )
         default = param.get_default(context, call=False)
         is_said = default not in (None, False, (), []) and not callable(default)
         shown = (
