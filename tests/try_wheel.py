@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from pathlib import Path
 
@@ -134,20 +135,28 @@ def main() -> None:
     wheel = options.wheel.resolve()
     own = "{}.{}".format(*sys.version_info[:2])
     pythons = {own: sys.executable} | ({} if options.this_python_only else found_pythons())
-    for version, python in pythons.items():
-        with tempfile.TemporaryDirectory() as folder:
-            start = time.perf_counter()
-            environment = Environment(python, wheel, Path(folder))
-            print(f"Python {version}: installed in {environment.install_s:.0f} s", flush=True)
-            use(environment, *([] if version == own else ["--preset", "deep"]))
-            if version == own:
-                use_all(environment)
-                for extra, commands in EXTRAS.items():
-                    environment.install(extra)
-                    for words in commands:
-                        environment.lnbnn(*words)
-                    print(f"Python {version}: extra {extra} works", flush=True)
-            print(f"Python {version}: {wheel.name} works ({time.perf_counter() - start:.0f} s)", flush=True)
+    with ThreadPoolExecutor(2) as pool:
+        for outcome in [
+            pool.submit(try_on, version, python, wheel, version == own) for version, python in pythons.items()
+        ]:
+            outcome.result()
+
+
+def try_on(version: str, python: str, wheel: Path, with_extras: bool) -> None:
+    """Everything on one Python."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        environment = Environment(python, wheel, Path(folder))
+        print(f"Python {version}: installed in {environment.install_s:.0f} s", flush=True)
+        use(environment, *([] if with_extras else ["--preset", "deep"]))
+        if with_extras:
+            use_all(environment)
+            for extra, commands in EXTRAS.items():
+                environment.install(extra)
+                for words in commands:
+                    environment.lnbnn(*words)
+                print(f"Python {version}: extra {extra} works", flush=True)
+        print(f"Python {version}: {wheel.name} works ({time.perf_counter() - start:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":
