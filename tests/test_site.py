@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import lnbnn
+
 HERE = Path(__file__).resolve().parent.parent
 
 
@@ -64,6 +66,14 @@ def test_every_page_is_in_the_menu():
     assert len(set(listed)) == len(listed)
     pages = {path.name for path in (HERE / "docs").glob("*.md")}
     assert set(listed) == pages | {"changelog.md", "contributing.md"}, "add the page to nav in mkdocs.yml"
+
+
+def test_the_version_is_the_same_everywhere():
+    citation = (HERE / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (\S+)$", citation, flags=re.MULTILINE)[1] == lnbnn.__version__
+    assert f"version = {{{lnbnn.__version__}}}" in (HERE / "docs" / "citing.md").read_text(encoding="utf-8")
+    changes = (HERE / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\S+)", changes, flags=re.MULTILINE)[1] == lnbnn.__version__
 
 
 def test_declared_versions_of_python_are_those_that_are_allowed():
