@@ -33,10 +33,12 @@ for name, pattern in {"rows": y // 6 % 2, "columns": x // 6 % 2, "checks": (x //
         noisy = np.clip(60 + 130 * pattern + rng.normal(0, 12, pattern.shape), 0, 255).astype(np.uint8)
         Image.fromarray(noisy).save(folder / f"{name}-{number}.png")
 """
+DECLARED = "from importlib.metadata import metadata; print(*metadata('lnbnn').get_all('Provides-Extra'))"
 EXTRAS = {
     "demo": [["demo", "--output", "shown"]],
     "flann": [["fit", "photos", "with-flann", "--index", "flann"]],
     "deep-small": [["fit", "photos", "with-small", "--descriptor", "deep-small"]],
+    "page": [["serve", "--help"]],
     "deep": [["fit", "photos", "with-deep", "--preset", "deep"]],
 }
 
@@ -151,7 +153,10 @@ def try_on(version: str, python: str, wheel: Path, with_extras: bool) -> None:
         use(environment, *([] if with_extras else ["--preset", "deep"]))
         if with_extras:
             use_all(environment)
+            declared = environment.run("python", "-c", DECLARED).split()
             for extra, commands in EXTRAS.items():
+                if extra not in declared:
+                    continue
                 environment.install(extra)
                 for words in commands:
                     environment.lnbnn(*words)
