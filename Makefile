@@ -4,7 +4,7 @@ DESCRIPTOR ?= dense-sift
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test mutants test-timm soak check format bench quick lock clean
+.PHONY: demo test mutants test-timm soak check format docs wheel wheel-test bench quick lock clean
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lnbnn needs Python 3.11 or newer; set PYTHON=python3.11")'
@@ -49,10 +49,26 @@ bench: $(VENV)/.ready ## speed against peers, on a real subset; writes records a
 quick: $(VENV)/.ready ## every experiment of the paper on a few classes
 	$(BIN)/lnbnn reproduce all --quick --runs runs/quick --output runs/quick/results
 
-lock: ## choose the newest allowed versions anew
+docs: $(VENV)/.docs ## the documentation site, in site/; warnings are errors, and every link is followed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/check_site.py site
+
+$(VENV)/.docs: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[docs]'
+	touch $@
+
+wheel: $(VENV)/.ready ## sdist and wheel, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	ls -l dist
+
+wheel-test: wheel ## install the wheel into empty environments, one per Python that is here, and use it there
+	$(BIN)/python tests/try_wheel.py dist/*.whl
+
+lock: ## update requirements.lock to the newest allowed versions
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate --no-emit-index-url pyproject.toml --output-file requirements.lock
 
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) demo-output runs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) demo-output runs dist site .mypy_cache .ruff_cache .pytest_cache

@@ -92,7 +92,7 @@ def tabulate(results: Results) -> str:
     rows = [[name, f"{value:.1f}", f"{value - usual:+.1f}"] for name, value in means.items()]
     return table("setting | accuracy, % | against the first row", rows) + (
         f"\n{results['n_images']:,} training images, each left out of the index in turn, {n_splits} "
-        f"split{'s' if n_splits > 1 else ''}, 500 query descriptors an image: a difference below one point is "
+        f"split{'s' if n_splits > 1 else ''}, 500 query descriptors per image: a difference below one point is "
         "within the noise."
     )
 

@@ -68,13 +68,13 @@ def tabulate(results: Results) -> str:
 
 
 def render(read: Callable[[str], Any]) -> str:
-    """The table of the README: one row per preset, then the sentence on dense SIFT."""
+    """The table of presets: one row per preset, then the sentence on dense SIFT."""
     records = {name: read(f"caltech101-{name}-15") for name in ("balanced", "paper", "fast")}
     rows = [_row(name, record.results) for name, record in records.items() if record is not None]
     machine, sift = records["balanced"].machine, read("dense-sift").results
     return table(HEADER, [*rows, ["the paper's Local NBNN", PAPER + " |" * 6]]) + (
         f"\nMeasured on {machine['cores']} cores ({machine['cpu']}); ± is one standard deviation over the splits.\n"
-        f"Dense SIFT at the paper's settings takes {sift['ours_ms_median']:.1f} ms an image on one core, "
+        f"Dense SIFT at the paper's settings takes {sift['ours_ms_median']:.1f} ms per image on one core, "
         f"{sift['opencv_ms_median'] / sift['ours_ms_median']:.0f} times as fast as OpenCV's SIFT on the same grid "
         f"({sift['opencv_ms_median']:.0f} ms) and {sift['kornia_ms_median'] / sift['ours_ms_median']:.0f} times as "
         f"fast as kornia's "

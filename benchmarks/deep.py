@@ -162,7 +162,7 @@ def render(read: Callable[[str], Any]) -> str:
     whole, search = (statistics.median(time[part] for time in times) for part in ("all", "search"))
     return table(" | ".join([f"on {' or '.join(sorted(networks))}", *(f"{n} images" for n in columns)]), rows) + (
         f"\nCaltech 101, mean per-class accuracy in %, {' or '.join(map(str, sorted(n_splits)))} splits, up to 15 test "
-        f"images a class. With local-nbnn an image takes {whole:.0f} ms of CPU time, file and network included, "
+        f"images per class. With local-nbnn an image takes {whole:.0f} ms of CPU time, file and network included, "
         f"{search:.1f} ms of them to search.\n"
     )
 

@@ -90,7 +90,7 @@ def tabulate(results: Results) -> str:
     for name, curve in results.items():
         words, points = name.removeprefix("by_"), curve["points"]
         sizes = " | ".join([words, *(f"{point['n_' + words]:,}" for point in points)])
-        times = ["CPU us a query descriptor", *(f"{point['us_a_descriptor']:.1f}" for point in points)]
+        times = ["CPU us per query descriptor", *(f"{point['us_a_descriptor']:.1f}" for point in points)]
         departure = 100 * curve["worst_departure_from_logarithm"]
         texts.append(
             f"{table(sizes, [times])}\n{curve['times_for_16_fold']:.2f} times the time for 16 times the {words}: "

@@ -141,12 +141,12 @@ def tabulate(results: Results) -> str:
         share = f"{row['accuracy']:.1f} ({row['accuracy_lnbnn_same_images']:.1f}; {row['n_images']} images)"
         share = share if row["n_images"] >= LEAST_IMAGES else f"{row['n_images']} images: too few to tell"
         rows.append([row["way"], *figures, share])
-    header = "search, one thread | CPU us a query descriptor | times ours | build, CPU s"
+    header = "search, one thread | CPU us per query descriptor | times ours | build, CPU s"
     stopping = results["stopping"]
     return table(f"{header} | accuracy, % (ours on the same images)", rows) + (
         f"\n{results['n_classes']} classes of Caltech 101, {results['n_descriptors'] / 1e6:.2f} million descriptors, "
-        f"{results['queries_an_image']} query descriptors an image. With the default budget, stopping when the lead is "
-        f"sure, an image takes {stopping['ms_an_image']:.1f} ms CPU ({stopping['accuracy']:.1f} %).\n"
+        f"{results['queries_an_image']} query descriptors per image. With the default budget, stopping when the lead "
+        f"is sure, an image takes {stopping['ms_an_image']:.1f} ms CPU ({stopping['accuracy']:.1f} %).\n"
     )
 
 

@@ -94,7 +94,7 @@ def tabulate(results: Results) -> str:
     for grid, tried in others:
         shares = ", ".join(f"{row['accuracy_by_C']['10.0']:.1f}" for row in tried)
         rows.append([f"the two defaults, {grid}", shares])
-    return table("cross-validated accuracy, 12 training images a class, C = 10 | %", rows)
+    return table("cross-validated accuracy, 12 training images per class, C = 10 | %", rows)
 
 
 def _words(row: dict[str, Any]) -> str:

@@ -106,11 +106,11 @@ def tabulate(results: Results) -> str:
     rows = {
         "reading and decoding a file": f"{stages['read_and_decode_ms']:.1f} ms",
         "extracting descriptors, default grid": f"{stages['extract_ms']:.1f} ms",
-        "searching, a query descriptor": f"{stages['whole_search_us']:.1f} us",
+        "searching, per query descriptor": f"{stages['whole_search_us']:.1f} us",
         "... of it the nearest lists": f"{stages['nearest_lists_us']:.1f} us",
         "... of it the codes": f"{stages['lists_and_codes_us'] - stages['nearest_lists_us']:.1f} us",
         "... of it comparing again": f"{stages['compare_again_us']:.1f} us",
-        "scoring, a query descriptor": f"{stages['score_us']:.1f} us",
+        "scoring, per query descriptor": f"{stages['score_us']:.1f} us",
         "all query descriptors of an image, stopping when sure": f"{stages['answer_ms']:.1f} ms",
     }
     return table("stage | CPU", [[stage, spent] for stage, spent in rows.items()]) + (

@@ -4,6 +4,7 @@ import importlib
 import re
 import tomllib
 
+import prose
 from common import HERE
 
 from lnbnn.lab import EXPERIMENTS, Experiment, get_experiment
@@ -29,8 +30,8 @@ def main() -> None:
 
 
 def fill(page: str) -> str:
-    """The text of a page with its blocks drawn from the records; a block whose record is not there yet is empty."""
-    return BLOCK.sub(lambda found: found[1] + render(found[2]) + found[3], page)
+    """The text of a page with its blocks and figures drawn from the records; without its record a block is empty."""
+    return prose.fill(BLOCK.sub(lambda found: found[1] + render(found[2]) + found[3], page), read)
 
 
 def render(name: str) -> str:

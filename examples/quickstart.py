@@ -1,4 +1,7 @@
-"""Fit on a few views of each photograph, ask about new ones, and draw why: `python examples/quickstart.py`."""
+"""Fit on a few views of each photograph, ask about new ones, and draw why.
+
+`python examples/quickstart.py`
+"""
 
 from lnbnn import LocalNBNN
 from lnbnn.data.toy import load_photos, make_views

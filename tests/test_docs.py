@@ -4,7 +4,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import runpy
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,28 @@ from lnbnn.indexes import INDEXES
 from lnbnn.params import PRESETS
 
 HERE = Path(__file__).resolve().parent.parent
-PAGES = sorted([*(HERE / "docs").glob("*.md"), HERE / "README.md", HERE / "CONTRIBUTING.md"])
+PAGES = sorted([*(HERE / "docs").glob("*.md"), *HERE.glob("*.md")])
+NOT_TEXT = re.compile(  # tables and figures from records, code
+    r"<!-- ([\w-]+) -->\n.*?<!-- /\1 -->|<!-- [\w-]+\.[\w-]+ -->.*?<!-- / -->|```.*?```|`[^`\n]*`", re.DOTALL
+)
+MEASURED = re.compile(
+    r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?: million)? ?"
+    r"(?:%|points?\b|[mu]?s\b|seconds?\b|minutes?\b|[MG]i?B\b|times\b|million\b)"
+)
+LIMITS = {  # figures that are settings, limits, or of someone else
+    "auto.md": {"0.1 %", "95 %"},
+    "command-line.md": {"3 seconds", "100 MiB"},
+    "datasets.md": {"137 MB", "1,183 MB"},
+    "how-it-works.md": {"95 %"},
+    "indexes.md": {"0.7 times", "192 MiB"},
+    "large-sets.md": {"100 MiB"},
+    "methods.md": {"21 times", "1 %"},
+    "model-format.md": {"64 MiB", "1 MiB", "3 seconds"},
+    "page.md": {"64 MiB", "256 MiB", "1 MiB", "20 s"},
+    "python.md": {"67 million", "704 MiB", "48 MiB", "512 MiB", "70 MiB"},
+    "reject-strangers.md": {"0.5 %"},
+}
+FOREIGN = r"\b(anew|manners|dearest|doubles|labelled|neighbours?|colour|centre|learnt|recognise|licence|behaviour)\b"
 
 
 def _text(name):
@@ -57,6 +77,30 @@ def test_links_lead_somewhere(page):
     assert missing == []
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name)
+def test_measured_figures_come_from_records(page):
+    text = NOT_TEXT.sub("", page.read_text(encoding="utf-8"))
+    found = {found[0] for found in MEASURED.finditer(text)}
+    assert found - LIMITS.get(page.name, set()) == set(), "mark it (benchmarks/prose.py), or take it away"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_words_are_those_of_the_field(page):
+    text = NOT_TEXT.sub("", page.read_text(encoding="utf-8"))
+    assert re.findall(FOREIGN, text) == []
+    assert re.findall(r"\d[\w ]* (?:ms|descriptors|images) an? (?:image|class|query)\b", text) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_line_begins_with_a_mark_in_the_text(page):
+    """Markdown would take the line for HTML, and begin a paragraph there."""
+    assert re.findall(r"^<!-- (?:[\w-]+\.[\w-]+|/) -->", page.read_text(encoding="utf-8"), flags=re.MULTILINE) == []
+
+
+def test_the_readme_is_short():
+    assert len(_text("README.md").splitlines()) <= 120
+
+
 def test_paper_to_code_names_exist():
     """Each name is a module, what a module exports, a member of that, a command, a setting, or a word of scoring."""
     modules = [info.name for info in pkgutil.walk_packages(lnbnn.__path__, "lnbnn.")]
@@ -82,12 +126,3 @@ def _imported(name):
         return importlib.import_module(name)
     except MissingExtraError:
         return None
-
-
-def test_quickstart_runs_and_is_mostly_right(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    runpy.run_path(str(HERE / "examples" / "quickstart.py"))
-    right, _, total = capsys.readouterr().out.split()[:3]
-    assert int(total) == 8
-    assert int(right) >= 7
-    assert (tmp_path / "why.png").stat().st_size > 10_000

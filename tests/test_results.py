@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -137,9 +138,58 @@ def test_numbers_in_pages_are_the_records(page):
 
 def test_a_changed_page_is_noticed():
     tables = _write_tables()
-    text = (HERE / "README.md").read_text(encoding="utf-8")
+    text = (HERE / "docs" / "performance.md").read_text(encoding="utf-8")
     row = next(line for line in text.splitlines() if line.startswith("| `balanced` |"))
     assert tables.fill(text.replace(row, row.replace("±", "+"))) == text
+    assert tables.fill(re.sub(r"(<!-- frontier.paper-times -->)\d+", r"\g<1>9999", text)) == text
+    readme = (HERE / "README.md").read_text(encoding="utf-8")
+    assert tables.fill(readme.replace("| Caltech 101, 15 images", "| another set")) == readme
+
+
+def test_figures_in_the_text_are_computed_from_the_records():
+    prose = importlib.import_module("prose")
+    column = {
+        "local-nbnn": {"seeds": [0, 1], "accuracy": [60.0, 62.0], "mean": 61.0},
+        "local-nbnn + sizes": {"seeds": [0, 1, 2], "accuracy": [61.0, 64.5, 90.0], "mean": 71.8},
+        "spm-soft": {"seeds": [1, 2], "accuracy": [65.0, 65.0], "mean": 65.0},
+        prose.KERNEL.format("sizes, "): {"seeds": [0, 1, 2], "accuracy": [0.0, 66.0, 64.0], "mean": 43.3},
+    }
+    points = [
+        {"grid": "balanced", "n_probes": 8, "accuracy": 62.0, "classify_ms": 20.0},
+        {"grid": "balanced", "n_probes": 32, "accuracy": 62.7, "classify_ms": 50.0},
+        {"grid": "paper", "n_probes": 8, "accuracy": 59.0, "classify_ms": 500.0},
+    ]
+    same = {"rerank_factor": 4, "query_budget": 500, "stop_confidence": None}
+    found = {
+        "table2": {"columns": {"15": column}},
+        "frontier": {"points": [point | same for point in points], "presets": {"balanced": 0, "paper": 2}},
+        "install": {
+            "without": {"download_mb": 200.4, "n_packages": 20},
+            "added": {"download_mb": 50.3, "n_packages": 7},
+        },
+    }
+    records = {name: SimpleNamespace(results=results) for name, results in found.items()}
+    said = {
+        "table2.sizes-15": "+1.8",  # of the two splits that both have: 1.0 and 2.5
+        "table2.sizes-range": "+1.0 to +2.5",
+        "table2.sizes-paper-15": "+5.7",
+        "table2.kernel-wins-15": "1 of 2",
+        "table2.sizes-30": prose.NOT_YET,
+        "frontier.paper-times": "25",
+        "frontier.more-lists": "+0.7",
+        "frontier.more-lists-times": "2.5",
+        "install.download": "251",
+        "auto.fit": prose.NOT_YET,
+    }
+    assert {name: prose.figure(name, records.get) for name in said} == said
+    with pytest.raises(KeyError):
+        prose.figure("table2.unheard-of", records.get)
+
+
+def test_every_figure_is_in_a_page():
+    prose = importlib.import_module("prose")
+    pages = [(HERE / page).read_text(encoding="utf-8") for page in _write_tables().PAGES]
+    assert {found[1] for page in pages for found in prose.MARK.finditer(page)} == set(prose.FIGURES)
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if (HERE / "results" / f"{name}.json").exists()])
