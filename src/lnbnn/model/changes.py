@@ -180,10 +180,16 @@ def _n_bytes(manifest: dict[str, Any]) -> int:
     return sum(size for size, _ in manifest["files"].values())
 
 
-def calibrate(path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress) -> None:
+def calibrate(
+    path: str | os.PathLike[str],
+    *,
+    unknown: bool = True,
+    trust_network: bool = False,
+    progress: Progress = no_progress,
+) -> None:
     """Calibrate a model in its folder: probabilities, and what it takes to tell images of unknown classes."""
     model = _load(path, trust_network)
-    model.calibrate(unknown=True, progress=progress)
+    model.calibrate(unknown=unknown, progress=progress)
     _store_calibration(model)
 
 
@@ -228,7 +234,7 @@ def refit(
     *,
     progress: Progress = no_progress,
 ) -> Model:
-    """Fit another classifier on the labeled images of a model, and put it in the model's place: the same ids and labels.
+    """Fit another classifier on the images of a model, and put it in the model's place: the same ids and labels.
 
     ``files`` holds the file of each image by its id; each must have the content it had. Others go on with the model as
     it was; if it is changed meanwhile, that change stays and this one is refused.

@@ -72,7 +72,7 @@ class Intake:
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> Iterator[tuple[Reference, Any]]:
-        """The images that can be used, with ids from ``first_id`` on or their own, ascending, each with its features."""
+        """The images that can be used, with ids from ``first_id`` on or ascending ones of their own; with features."""
         if on_error not in ("raise", "skip"):
             raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
         next_id = first_id
