@@ -232,12 +232,14 @@ def refit(
     classifier: Any,
     files: Mapping[int, str | os.PathLike[str]],
     *,
+    prepare: Callable[[Model], None] = lambda model: None,
     progress: Progress = no_progress,
 ) -> Model:
     """Fit another classifier on the images of a model, and put it in the model's place: the same ids and labels.
 
-    ``files`` holds the file of each image by its id; each must have the content it had. Others go on with the model as
-    it was; if it is changed meanwhile, that change stays and this one is refused.
+    ``files`` holds the file of each image by its id; each must have the content it had. ``prepare`` is given the new
+    model before it is written. Others go on with the model as it was; if it is changed meanwhile, that change stays and
+    this one is refused.
     """
     from lnbnn.model.intake import NumberedPath
 
@@ -251,6 +253,7 @@ def refit(
     for image in images:
         if kept.get(image.id) != image.digest:
             raise InvalidInputError(f"{image.name}: cannot be used, or is not what it was; nothing was changed.")
+    prepare(model)
     with change_model(path) as writer:
         if writer.manifest["generation"] != manifest["generation"]:
             raise LnbnnError(f"{path}: the model was changed while it was fitted again; try again.")

@@ -13,7 +13,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
 
 from lnbnn.errors import LnbnnError
 from lnbnn.page.api import Api
@@ -40,7 +39,7 @@ def make_app(
     preset: str | None = None,
     trust_network: bool = False,
     limits: Limits | None = None,
-) -> ASGIApp:
+) -> Guard:
     """The page of a model folder, as an ASGI application.
 
     Parameters
@@ -105,7 +104,9 @@ def make_app(
     )
     shelf.open()
     desk.start()
-    return Guard(app, keys=keys, names=names, any_address=any_address, limits=limits)
+    guard = Guard(app, keys=keys, names=names, any_address=any_address, limits=limits)
+    guard.before_end = events.close
+    return guard
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

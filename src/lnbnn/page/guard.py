@@ -8,7 +8,7 @@ import ipaddress
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -115,6 +115,11 @@ class Guard:
     names : iterable of str
         Names that this machine may be called by in the ``Host`` of a request. An address in figures passes too where
         ``any_address`` is true: it needs no name that others could point elsewhere.
+
+    Attributes
+    ----------
+    before_end : callable
+        To be called when the server is about to end, while connections are still open.
     """
 
     def __init__(
@@ -123,6 +128,7 @@ class Guard:
         self.app, self.keys, self.any_address = app, keys, any_address
         self.names = frozenset(name.lower() for name in names)
         self.limits = limits or Limits()
+        self.before_end: Callable[[], None] = lambda: None
         self._n_requests = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -170,7 +176,8 @@ class Guard:
 
     def _is_ours(self, host: str) -> bool:
         try:
-            name = urlsplit(f"//{host}").hostname
+            parts = urlsplit(f"//{host}")
+            name, _ = parts.hostname, parts.port  # one that is no number raises
             if name is None or "@" in host or "/" in host:
                 return False
         except ValueError:

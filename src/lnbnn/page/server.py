@@ -12,10 +12,10 @@ import uvicorn
 
 from lnbnn.errors import InvalidInputError
 from lnbnn.page.app import make_app
-from lnbnn.page.guard import Keys, Limits
+from lnbnn.page.guard import Guard, Keys
 from lnbnn.trust.photos import Folders
 
-__all__ = ["PORT", "serve"]
+__all__ = ["PORT", "PageServer", "serve"]
 
 PORT = 8000
 """Taken if it is free and no other is asked for."""
@@ -64,7 +64,6 @@ def serve(
         secret = None if password is not None else secrets.token_urlsafe(24)
         keys = Keys(secret=secret, password=password, cookie=f"lnbnn-{port}")
         names = {*_LOOPBACK, host, *([] if is_local else [socket.gethostname()]), *([name] if name else [])}
-        limits = Limits()
         app = make_app(
             path,
             keys,
@@ -72,10 +71,18 @@ def serve(
             any_address=not is_local,
             images=images,
             trust_network=trust_network,
-            limits=limits,
         )
         shown = f"[{host}]" if ":" in host else host
         on_ready(f"http://{shown}:{port}/" + ("" if secret is None else f"?secret={secret}"))
+        PageServer(app).run(sockets=[listener])
+    finally:
+        listener.close()
+
+
+class PageServer(uvicorn.Server):
+    """The server of an application behind its guard."""
+
+    def __init__(self, app: Guard) -> None:
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -84,13 +91,17 @@ def serve(
             date_header=False,
             proxy_headers=False,
             ws="none",
-            limit_concurrency=4 * limits.n_requests,
+            limit_concurrency=4 * app.limits.n_requests,
             timeout_graceful_shutdown=_GRACE_S,
             h11_max_incomplete_event_size=1 << 16,
         )
-        uvicorn.Server(config).run(sockets=[listener])
-    finally:
-        listener.close()
+        super().__init__(config)
+        self._before_end = app.before_end
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End; pages that listen are let go first, or they would be waited for."""
+        self._before_end()
+        await super().shutdown(sockets)
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

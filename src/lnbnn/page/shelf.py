@@ -156,8 +156,8 @@ class Shelf:
     def _remember(self, digest: str, data: bytes) -> None:
         """Keep a small copy of a photo that lies elsewhere in memory, in place of the oldest ones."""
         with self._guard:
+            self._copies_bytes += len(data) - len(self._copies.pop(digest, b""))
             self._copies[digest] = data
-            self._copies_bytes += len(data)
             while self._copies_bytes > _MAX_COPIES_BYTES:
                 self._copies_bytes -= len(self._copies.pop(next(iter(self._copies))))
 

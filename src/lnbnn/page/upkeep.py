@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from lnbnn.classifiers import load
+from functools import partial
+
 from lnbnn.model.changes import calibrate, refit
+from lnbnn.model.model import Model
 from lnbnn.page.bench import FITTED_ON, GROWS_UNTIL, Bench
 from lnbnn.reading.extraction import Progress
 from lnbnn.references import can_be_held_out
 
-__all__ = ["keep_up"]
+__all__ = ["keep_up", "make_sure"]
 
 
 def keep_up(bench: Bench, progress: Progress) -> bool:
@@ -25,7 +27,8 @@ def _refit_if_young(bench: Bench, progress: Progress) -> bool:
     n = len(opened.images)
     if not isinstance(fitted_on, int) or not 2 * fitted_on <= n <= GROWS_UNTIL:
         return False
-    refit(bench.path, bench.new(), bench.files(opened), progress=progress)
+    prepare = partial(make_sure, progress=progress)
+    refit(bench.path, bench.new(), bench.files(opened), prepare=prepare, progress=progress)
     bench.shelf.note(**{FITTED_ON: n})
     bench.open()
     return True
@@ -33,13 +36,28 @@ def _refit_if_young(bench: Bench, progress: Progress) -> bool:
 
 def _calibrate_if_due(bench: Bench, progress: Progress) -> bool:
     """Calibrate a model that can be and is not, or of which a tenth has changed since."""
-    model = load(bench.path, trust_network=bench.trust_network).fitted()
-    n_classes = len(model.references.classes)
-    if n_classes < 2 or not can_be_held_out(model.references.places).any():
-        return False
-    can_reject = model.can_reject or n_classes < 3
+    model = bench.now().classifier.fitted()
+    can_reject = model.can_reject or not _can_tell_unknown(model)
     if model.is_calibrated and can_reject and 10 * model.n_changes <= len(model.references):
         return False
-    calibrate(bench.path, unknown=n_classes >= 3, trust_network=bench.trust_network, progress=progress)
+    if not _can_be_calibrated(model):
+        return False
+    unknown = _can_tell_unknown(model)
+    calibrate(bench.path, unknown=unknown, trust_network=bench.trust_network, progress=progress)
     bench.open()
     return True
+
+
+def make_sure(model: Model, progress: Progress) -> None:
+    """Calibrate a model that was just fitted, if it can be."""
+    if _can_be_calibrated(model):
+        model.calibrate(unknown=_can_tell_unknown(model), progress=progress)
+
+
+def _can_be_calibrated(model: Model) -> bool:
+    references = model.references
+    return len(references.classes) > 1 and bool(can_be_held_out(references.places).any())
+
+
+def _can_tell_unknown(model: Model) -> bool:
+    return len(model.references.classes) >= 3

@@ -16,7 +16,7 @@ const waiting = [];
 let nAsked = 0;
 
 export function ask(files) {
-  const fresh = files.map(({ file }) => ({ file, name: file.name || "photo", source: URL.createObjectURL(file), answer: null }));
+  const fresh = files.map(({ file }) => ({ file, name: file.name || "photo", source: URL.createObjectURL(file), answer: null, against: null }));
   questions.unshift(...fresh);
   for (const old of questions.splice(200)) URL.revokeObjectURL(old.source);
   if (fresh.length) current = fresh[0];
@@ -97,12 +97,14 @@ export function view(main) {
     strip.hidden = questions.length < 2;
     strip.replaceChildren(...questions.map((question) => chip(question)));
     const key = JSON.stringify([questions.indexOf(current), current?.answer, strictness, canReject, current?.taught, labels()]);
-    if (key !== drawn) {
+    const isTyping = detail.contains(document.activeElement) && document.activeElement.matches("input[type=text]");
+    if (key !== drawn && !isTyping) {
       drawn = key;
       detail.replaceChildren(...(current ? [drawQuestion(current)] : []));
     }
   };
   redraw();
+  detail.addEventListener("focusout", () => setTimeout(() => redraw(), 200)); // what came while someone was typing
   const onpaste = (event) => {
     const files = pasted(event);
     if (files.length) ask(files);
@@ -153,8 +155,10 @@ function drawQuestion(question) {
     legend.hidden = true;
     return box;
   }
+  const rivals = answer.ranking.slice(1).map(([label]) => label);
+  if (!rivals.includes(question.against)) question.against = null;
   side.append(headline(answer), ranking(question, canvas, legend, below), feedback(question));
-  explain(question, null, canvas, legend, below);
+  explain(question, canvas, legend, below);
   return box;
 }
 
@@ -178,11 +182,12 @@ function ranking(question, canvas, legend, below) {
     const button = h(
       "button",
       {
-        type: "button", class: "rank", "aria-pressed": String(isFirst),
+        type: "button", class: "rank", "aria-pressed": String(question.against === null ? isFirst : question.against === label),
         title: isFirst ? "What speaks for it" : `Why ${answer.ranking[0][0]} and not ${label}?`,
         onclick: () => {
           for (const other of list.querySelectorAll(".rank")) other.setAttribute("aria-pressed", String(other === button));
-          explain(question, isFirst ? null : label, canvas, legend, below);
+          question.against = isFirst ? null : label;
+          explain(question, canvas, legend, below);
         },
       },
       h("span", { class: "rank-name" }, shown(label)), bar, h("span", { class: "rank-value" }, p === undefined ? "" : percent(p)),
@@ -193,16 +198,19 @@ function ranking(question, canvas, legend, below) {
   return h("div", {}, list, h("p", { class: "muted hint" }, hint));
 }
 
-async function explain(question, against, canvas, legend, below) {
+async function explain(question, canvas, legend, below) {
+  const { against } = question;
   const label = question.answer.ranking[0][0];
   const key = against === null ? "" : `not ${against}`;
   question.evidence ??= {};
+  legend.dataset.wanted = key;
   const params = { photo: question.photo, label: String(label), against: against === null ? null : String(against) };
   question.evidence[key] ??= send("/api/explain", params, null).catch((error) =>
     error.status === 404 ? send("/api/explain", { ...params, photo: null }, question.file) : Promise.reject(error),
   );
   try {
     const found = await question.evidence[key];
+    if (legend.dataset.wanted !== key) return;
     drawMap(canvas, found.map);
     const words = against === null ? `warm: what speaks for ${shown(label)}` : `warm: for ${shown(label)}, blue: for ${shown(against)}`;
     legend.lastChild.textContent = words;

@@ -74,7 +74,9 @@ export function classField(labels, { label, placeholder = "Name of a class", onc
       class: "class-field",
       onsubmit: (event) => {
         event.preventDefault();
-        if (input.value.trim()) onchoose(input.value.trim());
+        if (!input.value.trim()) return;
+        input.blur();
+        onchoose(input.value.trim());
       },
     },
     input,

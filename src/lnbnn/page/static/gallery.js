@@ -21,7 +21,7 @@ export function view(main, wantedLabel) {
 
   const filter = h("select", { "aria-label": "Class", onchange: () => { only = filter.value; arrange(); } });
   const total = h("span", { class: "muted", role: "status" });
-  const bar = h("div", { class: "toolbar" });
+  const bar = h("div", { class: "toolbar", hidden: true, data: { key: "" } });
   const heads = h("div", { "aria-hidden": "true" });
   const list = h("div", { class: "gallery", role: "listbox", tabindex: "0", "aria-multiselectable": "true", "aria-label": "Photos" });
   const box = h("div", { class: "gallery-box" }, heads, list);
@@ -143,6 +143,9 @@ export function view(main, wantedLabel) {
 
   function showBar() {
     mark();
+    const key = [...selected].join();
+    if (key === bar.dataset.key) return; // someone may be typing there
+    bar.dataset.key = key;
     bar.replaceChildren();
     bar.hidden = selected.size === 0;
     if (!selected.size) return;
@@ -203,14 +206,14 @@ export function view(main, wantedLabel) {
     draw();
     const row = rows.find(({ first, last }) => first !== undefined && first <= at && at < last);
     const y = box.getBoundingClientRect().top + row.top;
-    const above = 140; // what the header and the toolbar cover
-    if (y < above) window.scrollBy(0, y - above);
-    else if (y + side > window.innerHeight) window.scrollBy(0, y + side + GAP - window.innerHeight);
+    const [top, bottom] = [110, window.innerHeight - 90]; // the header and the toolbar cover the rest
+    if (y < top) window.scrollBy(0, y - top);
+    else if (y + side > bottom) window.scrollBy(0, y + side - bottom);
   }
 
   function onkey(event) {
-    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, Home: -Infinity, End: Infinity };
-    if (event.key in steps) go(at < 0 ? 0 : at + steps[event.key], event.shiftKey);
+    const steps = { ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - columns, ArrowDown: at + columns, Home: 0, End: images.length - 1 };
+    if (event.key in steps) go(steps[event.key], event.shiftKey);
     else if (event.key === " ") choose(at < 0 ? 0 : at, { toggle: true });
     else if (event.key === "Enter" && images[at]) openPhoto(images[at].id);
     else if (event.key === "Delete" || event.key === "Backspace") selected.size && remove();

@@ -51,7 +51,7 @@ function showProgress({ doing, stage, done, total }) {
 document.getElementById("undo").addEventListener("click", undo);
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest?.("input, textarea, select");
-  if ((event.ctrlKey || event.metaKey) && event.key === "z" && !isTyping && state.model?.undo) {
+  if ((event.ctrlKey || event.metaKey) && event.key === "z" && !event.shiftKey && !isTyping) {
     event.preventDefault();
     undo();
   }
