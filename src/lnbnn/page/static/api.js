@@ -62,6 +62,7 @@ export const labels = () => state.model?.labels ?? [];
 export async function undo() {
   try {
     const { undone } = await post("/api/undo", {});
+    await refresh();
     toast(`Taken back: ${undone}.`);
   } catch (error) {
     toast(error.message, { kind: "error" });

@@ -96,7 +96,7 @@ export function view(main) {
     zone.classList.toggle("small", questions.length > 0);
     strip.hidden = questions.length < 2;
     strip.replaceChildren(...questions.map((question) => chip(question)));
-    const key = JSON.stringify([questions.indexOf(current), current?.answer, strictness, canReject, current?.taught, labels()]);
+    const key = JSON.stringify([questions.indexOf(current), current?.answer, strictness, canReject, current?.taught]);
     const isTyping = detail.contains(document.activeElement) && document.activeElement.matches("input[type=text]");
     if (key !== drawn && !isTyping) {
       drawn = key;
@@ -201,6 +201,7 @@ function ranking(question, canvas, legend, below) {
 async function explain(question, canvas, legend, below) {
   const { against } = question;
   const label = question.answer.ranking[0][0];
+  if (!labels().includes(label)) return; // the model is another one: it is being asked again
   const key = against === null ? "" : `not ${against}`;
   question.evidence ??= {};
   legend.dataset.wanted = key;

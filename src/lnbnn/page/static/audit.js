@@ -22,7 +22,7 @@ function draw(box, found) {
   ];
   let nOpen = 0;
   for (const [name, title, make] of lists) {
-    const open = found[name].filter((entry) => !entry.decision);
+    const open = found[name].filter((entry) => entry.decision !== "keep"); // others were acted on: if they are here, that was undone
     nOpen += open.length;
     const nDecided = found[name].length - open.length;
     const head = h("h2", {}, title, " ", h("span", { class: "muted count" }, String(open.length)));
