@@ -129,9 +129,8 @@ def find_browser():
 @contextmanager
 def live(path, **how):
     """The address of the page of a model, served in a thread."""
-    import threading
-
     import socket
+    import threading
 
     from lnbnn.page.server import PageServer
 

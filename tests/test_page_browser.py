@@ -44,7 +44,7 @@ def visit(browser):
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(30_000)
-        page.on("console", lambda message: is_wrong(message) and wrong.append(message.text))
+        page.on("console", lambda message: is_wrong(message) and wrong.append(f"{message.text} {message.location}"))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         name, _, view = address.partition("#")
         page.goto(f"{name}?secret={SECRET}" + (f"#{view}" if view else ""))
@@ -83,7 +83,8 @@ def drop(page, selector, files):
     page.evaluate(
         """([selector, files]) => {
             const transfer = new DataTransfer();
-            for (const [name, bytes] of files) transfer.items.add(new File([new Uint8Array(bytes)], name, {type: "image/png"}));
+            for (const [name, bytes] of files)
+                transfer.items.add(new File([new Uint8Array(bytes)], name, {type: "image/png"}));
             const target = document.querySelector(selector);
             for (const kind of ["dragenter", "dragover", "drop"])
                 target.dispatchEvent(new DragEvent(kind, {dataTransfer: transfer, bubbles: true, cancelable: true}));
@@ -343,7 +344,8 @@ def test_names_of_every_kind_are_shown_as_text(visit, tmp_path):
         page = visit(address)
         for view in VIEWS:
             go(page, view)
-            page.wait_for_timeout(300)
+            if view in ("audit", "good"):
+                page.locator("main section").first.wait_for()
         go(page, "ask")
         drop(page, ".drop", [(HOSTILE + ".png", picture("rows", 50))])
         page.locator(".headline h2", has_text=HOSTILE).wait_for()

@@ -161,11 +161,9 @@ def test_an_upload_that_is_cut_teaches_nothing(copied):
         b"\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
         b"\x16\x03\x01\x02\x00",
-        b"GET " + b"/" * 100_000,
+        b"GET " + b"/" * 100000,
         b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
-    ]
-    + [
-        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000,
+        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20000,
         b"POST /api/add HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
     ids=range(7),

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.page.bench import Bench, Photo
+from lnbnn.page.bench import Bench, Opened, Photo
 from lnbnn.page.desk import Desk
 from lnbnn.page.events import Events
 from lnbnn.page.guard import Limits, Places
@@ -57,9 +57,14 @@ class Api:
         self._uploads = Places(limits.n_uploads, "uploads")
         self._listeners = Places(limits.n_listeners, "open pages")
 
+    def let_go(self) -> None:
+        """The end is near: nobody is kept waiting."""
+        self.events.close()
+        self.studies.close()
+
     def close(self) -> None:
         """Stop what goes on, and remove what was asked about."""
-        self.studies.close()
+        self.let_go()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.tray.close()
 
@@ -133,14 +138,23 @@ class Api:
     async def audit(self, request: Request) -> Response:
         """What looks wrong: ``lnbnn audit --format json``, with what was decided before."""
         opened = self.bench.now()
-        found = await asyncio.wrap_future(self.studies.of("audit", opened))
+        found = await self._study("audit", opened)
         return as_reply(self.studies.decided(found, opened) | {"generation": opened.generation})
 
     async def evaluation(self, request: Request) -> Response:
         """How often the model is right, each photo left out."""
         opened = self.bench.now()
-        found = await asyncio.wrap_future(self.studies.of("evaluation", opened))
+        found = await self._study("evaluation", opened)
         return as_reply(found | {"generation": opened.generation})
+
+    async def _study(self, kind: str, opened: Opened) -> dict[str, Any]:
+        study = self.studies.of(kind, opened)
+        try:
+            return await asyncio.wrap_future(study)
+        except asyncio.CancelledError:
+            if study.cancelled():
+                raise Refused(503, "the server is being stopped.") from None
+            raise
 
     async def listen(self, request: Request) -> Response:
         """What happens, as server-sent events."""
@@ -171,7 +185,7 @@ class Api:
             return as_reply(found[0], 422)
         return as_reply(found if is_form else found[0])
 
-    async def _answer(self, opened: Any, sent: _Sent, top: int, rate: float | None) -> dict[str, Any]:
+    async def _answer(self, opened: Opened, sent: _Sent, top: int, rate: float | None) -> dict[str, Any]:
         if sent.error is not None:
             return {"path": sent.name, "label": None, "ranking": [], "error": sent.error}
         with self.tray.hold(sent.digest) as file:

@@ -66,7 +66,6 @@ def make_app(
         try:
             yield
         finally:
-            events.close()
             desk.close()
             api.close()
             shelf.close()
@@ -105,7 +104,7 @@ def make_app(
     shelf.open()
     desk.start()
     guard = Guard(app, keys=keys, names=names, any_address=any_address, limits=limits)
-    guard.before_end = events.close
+    guard.before_end = api.let_go
     return guard
 
 

@@ -205,7 +205,8 @@ async function explain(question, canvas, legend, below) {
   const key = against === null ? "" : `not ${against}`;
   question.evidence ??= {};
   legend.dataset.wanted = key;
-  const params = { photo: question.photo, label: String(label), against: against === null ? null : String(against) };
+  const rival = against === null ? {} : { label: String(label), against: String(against) };
+  const params = { photo: question.photo, ...rival };
   question.evidence[key] ??= send("/api/explain", params, null).catch((error) =>
     error.status === 404 ? send("/api/explain", { ...params, photo: null }, question.file) : Promise.reject(error),
   );
