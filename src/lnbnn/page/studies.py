@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any
 
 from lnbnn.page.bench import Opened
@@ -13,6 +14,7 @@ from lnbnn.page.replies import Refused
 from lnbnn.page.shelf import Shelf
 from lnbnn.reading.extraction import Progress
 from lnbnn.trust.audit import audit
+from lnbnn.trust.learning_curve import learning_curve
 from lnbnn.trust.left_out import evaluate_left_out
 
 __all__ = ["DECISIONS", "Studies"]
@@ -26,8 +28,14 @@ _MOST_DECISIONS = 100_000
 
 STUDIES: dict[str, Callable[[Opened, Progress], dict[str, Any]]] = {
     "audit": lambda opened, progress: audit(opened.classifier, progress=progress).as_dict(),
-    "evaluation": lambda opened, progress: evaluate_left_out(opened.classifier, progress=progress).as_json(),
+    "evaluation": lambda opened, progress: _evaluation(opened, progress),
 }
+
+
+def _evaluation(opened: Opened, progress: Progress) -> dict[str, Any]:
+    found = evaluate_left_out(opened.classifier, progress=progress).as_json()
+    curve = learning_curve(opened.classifier, progress=progress)
+    return found | {"curve": [asdict(point) for point in curve]}
 
 
 class Studies:

@@ -74,15 +74,16 @@ function more(found) {
   const last = found.curve.at(-1);
   const before = found.curve.at(-2);
   const gain = before ? last.accuracy - before.accuracy : 0;
+  const points = `${(100 * gain).toFixed(1)} points`;
   const text = !before
     ? "Too few photos to say what more of them would bring."
     : gain > 0.005
-      ? `From ${before.n_per_class} to ${last.n_per_class} photos per class brought ${(100 * gain).toFixed(1)} points. As many again bring up to that much, less as it goes on.`
-      : `From ${before.n_per_class} to ${last.n_per_class} photos per class brought nothing more: other photos, or fewer classes that look alike, would.`;
+      ? `The second half of the photos brought ${points}. As many again would bring up to that much; less as it goes on.`
+      : "The second half of the photos brought nothing. More of the same would not help: other views, or a look at the audit, may.";
   return h("section", { class: "more" }, h("h2", {}, "What more photos would bring"), curve(found.curve), h("p", {}, text));
 }
 
 function curve(points) {
   return h("ul", { class: "curve", "aria-label": "Accuracy by the number of photos per class" }, points.map(({ n_per_class: n, accuracy }) =>
-    h("li", {}, h("span", { class: "rank-name" }, count(n, "photo")), h("span", { class: "bar" }, h("span", { class: "bar-fill", style: { width: width(accuracy) } })), h("span", { class: "rank-value" }, percent(accuracy, 0)))));
+    h("li", {}, h("span", { class: "rank-name" }, `${Number(n.toFixed(1))} per class`), h("span", { class: "bar" }, h("span", { class: "bar-fill", style: { width: width(accuracy) } })), h("span", { class: "rank-value" }, percent(accuracy, 0)))));
 }
