@@ -305,7 +305,7 @@ def test_photos_and_files_have_their_limits(copied):
         assert page.post("/api/predict", files=files("rows", [1, 2, 3])).status_code == 400
 
 
-def test_an_error_of_our_own_says_nothing_of_the_inside(copied, monkeypatch):
+def test_an_error_of_our_own_is_told_to_the_terminal_and_not_to_the_client(copied, monkeypatch, caplog):
     def fail(*_):
         raise KeyError("/secret/path")
 
@@ -317,6 +317,7 @@ def test_an_error_of_our_own_says_nothing_of_the_inside(copied, monkeypatch):
         reply = page.get("/api/images/0")
     assert reply.status_code == 500
     assert "secret" not in reply.text
+    assert "GET /api/images/0 failed: KeyError" in caplog.text
 
 
 # ---- the description -------------------------------------------------------------------------------------------------

@@ -153,6 +153,26 @@ def test_passwords_cannot_be_tried_without_end(monkeypatch):
     assert page.get("/api/x", headers=right).status_code == 200
 
 
+def test_wrong_passwords_from_elsewhere_shut_nobody_out():
+    keys = Keys(password="correct horse")
+    for number in range(3000):
+        assert not keys.opens("x", f"192.168.1.{number}")
+    for _ in range(9):
+        assert not keys.opens("x", "192.168.1.9")
+    assert keys.opens("correct horse", "192.168.1.8")
+    assert not keys.opens("x", "192.168.1.9")
+    with pytest.raises(Refused, match="wait a minute"):
+        keys.opens("correct horse", "192.168.1.9")
+    assert len(keys._failures) <= 1000
+
+
+def test_a_secret_cannot_be_guessed_and_wrong_ones_shut_nobody_out():
+    page = client()
+    for number in range(50):
+        assert page.get("/api/x", headers={"Authorization": f"Bearer {number}"}).status_code == 401
+    assert page.get("/api/x", headers=BEARER).status_code == 200
+
+
 # ---- how much --------------------------------------------------------------------------------------------------------
 
 SMALL = Limits(request_bytes=2 << 20, json_bytes=1 << 20, n_requests=2, idle_s=0.05)

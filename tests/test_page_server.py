@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 import shutil
@@ -10,15 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
+from pathlib import Path
 
-import numpy as np
 import pytest
-from paging import Server, picture, wait_for
+from paging import Server, picture
 
 from lnbnn.errors import InvalidInputError
-from lnbnn.model.changes import check_model, list_images
 from lnbnn.page.app import STATIC
 from lnbnn.page.server import serve
 
@@ -101,41 +99,17 @@ def test_without_the_extra_one_line_says_what_to_install(copied, tmp_path):
 # ---- kills and cuts --------------------------------------------------------------------------------------------------
 
 
-def test_kill_9_while_teaching_loses_nothing_that_was_confirmed(copied):
-    """The long form is ``benchmarks/page.py``."""
-    rng = np.random.default_rng(0)
-    confirmed, n_before = set(), 9
-    for number in range(4):
-        with Server(copied) as server:
-            sent = []
-
-            def teach(server=server, sent=sent, number=number):
-                for seed in range(1000 * number, 1000 * number + 200):
-                    try:
-                        status, reply = add(server, "rows", picture("rows", seed))
-                    except OSError:
-                        return
-                    sent.append((status, reply))
-
-            teacher = threading.Thread(target=teach)
-            teacher.start()
-            wait_for(lambda sent=sent: sent)
-            time.sleep(rng.uniform(0, 0.3))
-            server.process.kill()
-            teacher.join(30)
-        confirmed |= {image["sha256"] for status, reply in sent if status == 200 for image in reply["added"]}
-        report = check_model(copied)
-        assert report.problems == ()
-        held = {image.digest for image in list_images(copied)}
-        assert confirmed <= held
-        assert len(held) <= n_before + len(sent) + 1, "at most the one that was under way is there without a word"
-        n_before = len(held)
-    with Server(copied) as server:
-        status, model = server.ask("/api/model")
-        assert (status, model["n_images"]) == (200, n_before)
-    photos = copied.with_name("copied.photos")
-    assert {path.stem for path in photos.glob("*.png")} <= held, "what was half sent is cleaned up"
-    assert not list(photos.glob(".partial-*"))
+def test_kills_cuts_and_mutated_requests(tmp_path):
+    """Nothing that was confirmed is lost, nothing is half taught; the long form is ``benchmarks/page.py``."""
+    script = Path(__file__).with_name("page_soak.py")
+    counts = ["--kills", "6", "--cuts", "20", "--requests", "300"]
+    done = subprocess.run([sys.executable, script, tmp_path / "soak", *counts], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    assert found["kills"]["kills"] == 6
+    assert found["kills"]["changes"] > 0
+    assert found["cuts"]["cuts"] + found["cuts"]["whole"] == 20
+    assert sum(found["requests"]["statuses"].values()) == 300
 
 
 def test_an_upload_that_is_cut_teaches_nothing(copied):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -19,12 +20,14 @@ from lnbnn.page.api import Api
 from lnbnn.page.bench import Bench
 from lnbnn.page.desk import Desk
 from lnbnn.page.events import Events
-from lnbnn.page.guard import Guard, Keys, Limits
+from lnbnn.page.guard import Guard, Keys, Limits, address_of
 from lnbnn.page.replies import Refused, error_reply, handle_disconnect, handle_error
 from lnbnn.page.shelf import Shelf, shelf_folder
 from lnbnn.trust.photos import Folders
 
 __all__ = ["STATIC", "make_app"]
+
+_logger = logging.getLogger(__name__)
 
 STATIC = Path(__file__).parent / "static"
 
@@ -76,7 +79,7 @@ def make_app(
         if request.method == "GET":
             return FileResponse(STATIC / "login.html")
         async with request.form(max_files=0, max_fields=3) as form:
-            if keys.opens(str(form.get("password", ""))):
+            if keys.opens(str(form.get("password", "")), address_of(request.scope)):
                 return keys.let_in(RedirectResponse("/", 303))
         return FileResponse(STATIC / "login.html", 403)
 
@@ -98,9 +101,11 @@ def make_app(
             OSError: handle_error,
             ClientDisconnect: handle_disconnect,
             HTTPException: _http_error,
+            Exception: _own_error,
         },
         lifespan=lifespan,
     )
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # forms that are none are no news
     shelf.open()
     desk.start()
     guard = Guard(app, keys=keys, names=names, any_address=any_address, limits=limits)
@@ -111,3 +116,11 @@ def make_app(
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return error_reply(error.status_code, error.detail)
+
+
+async def _own_error(request: Request, error: Exception) -> Response:
+    """An error of our own: the user of the terminal is told, the client is not."""
+    _logger.error(
+        "%s %s failed: %r", request.method, request.url.path, error, exc_info=_logger.isEnabledFor(logging.DEBUG)
+    )
+    return error_reply(500, "something went wrong here; the terminal of lnbnn serve says what.")

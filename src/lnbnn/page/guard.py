@@ -7,7 +7,7 @@ import hmac
 import ipaddress
 import secrets
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lnbnn.page.replies import Refused, error_reply
 
-__all__ = ["Guard", "Keys", "Limits", "Places"]
+__all__ = ["Guard", "Keys", "Limits", "Places", "address_of"]
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -36,6 +36,7 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _SAFE = ("GET", "HEAD")
+_MOST_ADDRESSES = 1000  # whose wrong passwords are counted
 _OPEN_PATHS = ("/login", "/static/")  # what anyone may see: a form, style and scripts
 _WITH_PHOTOS = ("/api/predict", "/api/explain", "/api/add")
 
@@ -64,31 +65,38 @@ class Keys:
     def __init__(self, *, secret: str | None = None, password: str | None = None, cookie: str = "lnbnn") -> None:
         self.secret, self._password, self.cookie = secret, password, cookie
         self.session = secrets.token_urlsafe(24)
-        self._failures: deque[float] = deque()
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     @property
     def has_password(self) -> bool:
         """Whether there is a form to fill in."""
         return self._password is not None
 
-    def opens(self, given: str) -> bool:
-        """Whether this is the secret or the password; after ten wrong ones nobody may try for a minute."""
-        now = time.monotonic()
-        while self._failures and now - self._failures[0] > 60.0:
-            self._failures.popleft()
-        if len(self._failures) >= 10:
-            raise Refused(429, "too many wrong passwords; wait a minute.", retry_s=60)
-        known = self.secret if self._password is None else self._password
-        if known is not None and _same(given, known):
-            return True
-        self._failures.append(now)
-        return False
+    def opens(self, given: str, address: str = "") -> bool:
+        """Whether this is the secret or the password.
 
-    def is_inside(self, headers: Headers) -> bool:
+        Passwords can be guessed: after ten wrong ones from an address, nothing from there is looked at for a minute.
+        """
+        if self._password is None:
+            return self.secret is not None and _same(given, self.secret)
+        failures, now = self._failures.setdefault(address, deque()), time.monotonic()
+        self._failures.move_to_end(address)
+        while len(self._failures) > _MOST_ADDRESSES:
+            self._failures.popitem(last=False)
+        while failures and now - failures[0] > 60.0:
+            failures.popleft()
+        if len(failures) >= 10:
+            raise Refused(429, "too many wrong passwords; wait a minute.", retry_s=60)
+        if not _same(given, self._password):
+            failures.append(now)
+            return False
+        return True
+
+    def is_inside(self, headers: Headers, address: str = "") -> bool:
         """Whether a request carries the session, or the secret or password as ``Authorization: Bearer``."""
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and given:
-            return self.opens(given.strip())
+            return self.opens(given.strip(), address)
         try:
             held = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
         except CookieError:
@@ -99,6 +107,12 @@ class Keys:
         """A reply that gives the browser its session."""
         reply.set_cookie(self.cookie, self.session, httponly=True, samesite="strict", path="/")
         return reply
+
+
+def address_of(scope: Scope) -> str:
+    """Where a request comes from."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def _same(given: str, known: str) -> bool:
@@ -202,7 +216,7 @@ class Guard:
                 if not self.keys.opens(given[0]):
                     raise Refused(403, "the secret in the address is not this server's; use the address it printed.")
                 return self.keys.let_in(RedirectResponse("/", 303))
-        if path.startswith(_OPEN_PATHS) or self.keys.is_inside(headers):
+        if path.startswith(_OPEN_PATHS) or self.keys.is_inside(headers, address_of(scope)):
             return None
         if path == "/" and self.keys.has_password:
             return RedirectResponse("/login", 303)

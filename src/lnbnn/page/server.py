@@ -85,7 +85,7 @@ class PageServer(uvicorn.Server):
     def __init__(self, app: Guard) -> None:
         config = uvicorn.Config(
             app,
-            log_level="warning",
+            log_level="critical",  # requests that are none are no news; errors of our own are told by the application
             access_log=False,
             server_header=False,
             date_header=False,
