@@ -1,6 +1,6 @@
 """Teaching through the page while it is killed and its connections are cut, and requests that were mutated.
 
-``python tests/page_soak.py FOLDER --kills 100 --cuts 100 --requests 1000``: the long form, run by ``benchmarks/page.py``.
+``python tests/page_soak.py FOLDER --kills 100 --cuts 100 --requests 1000``; ``benchmarks/page.py`` runs the long form.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def cut(model: Path, n: int, seed: int) -> dict[str, int]:
 
 
 def mutate(model: Path, n: int, seed: int) -> dict[str, int]:
-    """Requests with bytes flipped, left out, put in and cut; none may crash the server or change the model by itself."""
+    """Requests with bytes flipped, left out, put in and cut; none may crash the server or change the model."""
     rng, statuses = np.random.default_rng(seed + 2), Counter()
     server = Life(model)
     before = state_of(model)
@@ -224,13 +224,11 @@ def mutate(model: Path, n: int, seed: int) -> dict[str, int]:
             f"GET /api/model HTTP/1.1\r\n{host}\r\n".encode(),
             f"GET /api/images/1/picture?size=256 HTTP/1.1\r\n{host}\r\n".encode(),
             f"GET /static/style.css HTTP/1.1\r\n{host}\r\n".encode(),
-            f"POST /api/predict?top=3&name=x.png HTTP/1.1\r\n{host}Content-Type: image/png\r\nContent-Length: {len(photo)}\r\n\r\n".encode()
-            + photo,
-            f"POST /api/predict HTTP/1.1\r\n{host}Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-            + body,
+            _post("predict?top=3&name=x.png", host, "image/png", photo),
+            _post("predict", host, kind, body),
             f"POST /api/explain?label=rows HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\n".encode()
             + b"%x\r\n%s\r\n0\r\n\r\n" % (len(photo), photo),
-            f"POST /api/decide HTTP/1.1\r\n{host}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}".encode(),
+            _post("decide", host, "application/json", b"{}"),
         ]
         with ThreadPoolExecutor(16) as pool:
             for first in range(0, n, 100):
@@ -243,6 +241,11 @@ def mutate(model: Path, n: int, seed: int) -> dict[str, int]:
     finally:
         server.end(signal.SIGTERM)
     return {"requests": n, "statuses": dict(sorted(statuses.items()))}
+
+
+def _post(path: str, host: str, kind: str, body: bytes) -> bytes:
+    head = f"POST /api/{path} HTTP/1.1\r\n{host}Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 def _mutated(templates: list[bytes], rng: np.random.Generator) -> bytes:
