@@ -134,8 +134,9 @@ def check(model: Path, before: State, after: State | None) -> State:
 
 def kill(model: Path, n: int, seed: int) -> dict[str, int]:
     """Teach and correct, and end the server at a random moment; again and again."""
-    rng, state, counts = np.random.default_rng(seed), state_of(model), Counter()
-    longest_s = 0.15
+    rng, state = np.random.default_rng(seed), state_of(model)
+    counts = Counter(kills=0, changes=0, after_the_kill=0, last=0)
+    longest_s = 0.3
     for life in range(n):
         server = Life(model)
         under_way: list[State | None] = [None]
@@ -173,7 +174,7 @@ def kill(model: Path, n: int, seed: int) -> dict[str, int]:
 
 def cut(model: Path, n: int, seed: int) -> dict[str, int]:
     """Break off uploads at any byte; what was not sent whole teaches nothing, what was is taught whole."""
-    rng, state, counts = np.random.default_rng(seed + 1), state_of(model), Counter()
+    rng, state, counts = np.random.default_rng(seed + 1), state_of(model), Counter(cuts=0, whole=0)
     server = Life(model)
     try:
         for number in range(n):

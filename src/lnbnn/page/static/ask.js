@@ -10,7 +10,7 @@ const RATES = [null, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01];
 const questions = []; // newest first; they stay while the page is open
 let current = null;
 let strictness = 0;
-let strength = 80;
+let strength = 85;
 let redraw = () => {};
 const waiting = [];
 let nAsked = 0;
@@ -214,7 +214,7 @@ async function explain(question, canvas, legend, below) {
     const found = await question.evidence[key];
     if (legend.dataset.wanted !== key) return;
     drawMap(canvas, found.map);
-    const words = against === null ? `warm: what speaks for ${shown(label)}` : `warm: for ${shown(label)}, blue: for ${shown(against)}`;
+    const words = against === null ? `lit: what speaks for ${shown(label)}` : `orange: for ${shown(label)}, blue: for ${shown(against)}`;
     legend.lastChild.textContent = words;
     const known = found.itself === null ? null : h("p", { class: "notice" }, "This very photo is in the model, and matches itself.");
     below.replaceChildren(...[known, photosThatSpoke(found, question.source, openPhoto)].filter(Boolean));

@@ -3,12 +3,14 @@
 import { picture } from "./api.js";
 import { count, h, percent, shown, svg } from "./dom.js";
 
-const FOR = [200, 60, 20];
-const AGAINST = [20, 90, 190];
+const FOR = [255, 150, 40];
+const AGAINST = [60, 130, 255];
+const DARK = [12, 14, 18];
 const COLORS = ["#e69f00", "#0072b2", "#009e73", "#cc79a7"]; // apart for the color-blind too (Okabe and Ito)
 const BOX = 100;
 const GAP = 14;
 
+// Where nothing speaks the photo is dark, so that evidence shows on photos of any color.
 export function drawMap(canvas, { width, height, values }) {
   const bytes = Uint8Array.from(atob(values), (letter) => letter.charCodeAt(0));
   const support = new Int8Array(bytes.buffer);
@@ -17,8 +19,10 @@ export function drawMap(canvas, { width, height, values }) {
   const context = canvas.getContext("2d");
   const pixels = context.createImageData(width, height);
   for (let at = 0; at < support.length; at += 1) {
+    const share = Math.abs(support[at]) / 127;
     const color = support[at] > 0 ? FOR : AGAINST;
-    pixels.data.set([...color, Math.min(255, 2 * Math.abs(support[at]))], 4 * at);
+    for (let band = 0; band < 3; band += 1) pixels.data[4 * at + band] = DARK[band] * (1 - share) + color[band] * share;
+    pixels.data[4 * at + 3] = 255 * (0.72 * (1 - share) + 0.3 * share);
   }
   context.putImageData(pixels, 0, 0);
 }
@@ -66,8 +70,9 @@ async function pairs(source, photo, own) {
     const line = { x1: ax + aw, y1: ay + at * ah, x2: bx, y2: by + at * bh };
     return [...boxes, ...["halo", "mark"].map((kind) => svg("line", { ...line, class: kind, stroke: kind === "mark" ? color : "" }))];
   });
+  const height = Math.max(left[3], right[3]);
   const text = `The photo beside ${photo.label}, ${own.length} pairs of patches that match`;
-  return svg("svg", { viewBox: `0 0 ${2 * BOX + GAP} ${BOX}`, role: "img", "aria-label": text, class: "pairs" }, ...leftNodes, ...rightNodes, ...marks);
+  return svg("svg", { viewBox: `0 ${(BOX - height) / 2} ${2 * BOX + GAP} ${height}`, role: "img", "aria-label": text, class: "pairs" }, ...leftNodes, ...rightNodes, ...marks);
 }
 
 // The labeled photos that spoke: the first with their patches, the rest by their share.
