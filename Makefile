@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lnbnn needs Python 3.11 or newer; set PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[deep-small,demo,flann,dev]'
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[deep-small,demo,flann,page,dev]'
 	touch $@
 
 demo: $(VENV)/.ready ## the whole job on built-in photographs; pictures in demo-output/; DESCRIPTOR=deep for another

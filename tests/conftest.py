@@ -90,6 +90,13 @@ def model(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Path:
     return folder
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line where the page could not be tried as people use it."""
+    skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
+    if any("the page is not tried" in reason for reason in skipped):
+        terminalreporter.write_line("no chromium is installed: the page was not tried in a browser")
+
+
 @pytest.fixture
 def run() -> Callable[..., Outcome]:
     """``run("predict", model, path)``: the Typer application alone, as a user sees it when nothing fails."""

@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 from quick import fitted
 
 import lnbnn
-from lnbnn import load
+from lnbnn import LocalNBNN, load
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.errors import InvalidInputError, ModelInUseError
+from lnbnn.errors import InvalidInputError, LnbnnError, ModelInUseError
 from lnbnn.methods import INCREMENTAL
-from lnbnn.model.changes import check_model, compact, edit, list_images, merge
+from lnbnn.model.changes import check_model, compact, edit, list_images, merge, refit
 from lnbnn.model.folder import open_model
 
 
@@ -261,3 +261,54 @@ def test_any_sequence_of_changes_answers_as_fitted_afresh(method, steps, tmp_pat
 def test_any_sequence_of_changes_finds_as_many_neighbors_as_fitted_afresh(form, seed, tmp_path):
     losses = run_approximate_steps(form, seed, tmp_path / "model")
     assert max(losses) <= MARGIN
+
+
+# ---- fitted again ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def of_files(model, tmp_path):
+    """A model of nine photos from which the first was taken, so that ids begin at 1; and its files by id."""
+    folder = shutil.copytree(model, tmp_path / "of-files")
+    with edit(folder) as editor:
+        editor.remove(0)
+    return folder, {image.id: image.name for image in list_images(folder)}
+
+
+def test_a_model_fitted_again_keeps_ids_and_labels(of_files):
+    folder, files = of_files
+    with edit(folder) as editor:
+        editor.relabel(5, "checks")
+        editor.remove(8)
+    before = [(image.id, image.label, image.digest) for image in list_images(folder)]
+    refit(folder, LocalNBNN(3, descriptor_params={"step_px": 12}, index="exact"), files)
+    assert [(image.id, image.label, image.digest) for image in list_images(folder)] == before
+    assert load(folder).get_params()["n_neighbors"] == 3
+    assert check_model(folder).problems == ()
+    with edit(folder) as editor:
+        (back,) = editor.add([files[8]], ["rows"])
+    assert back.id == 9, "ids are never given again"
+
+
+def test_a_model_is_fitted_again_on_what_it_holds_only(of_files, tmp_path):
+    folder, files = of_files
+    generation = open_model(folder).manifest["generation"]
+    quick = LocalNBNN(3, descriptor_params={"step_px": 12}, index="exact")
+    with pytest.raises(InvalidInputError, match="1 photos of the model are not at hand"):
+        refit(folder, quick, {number: file for number, file in files.items() if number != 3})
+    with pytest.raises(InvalidInputError, match="is not what it was"):
+        refit(folder, quick, files | {3: files[4]})
+    assert open_model(folder).manifest["generation"] == generation
+
+
+def test_a_change_made_while_a_model_is_fitted_again_stays(of_files):
+    folder, files = of_files
+
+    def change(stage, done, total):
+        if (stage, done) == ("reading images", 4):
+            with edit(folder) as editor:
+                editor.relabel(1, "new")
+
+    with pytest.raises(LnbnnError, match="changed while it was fitted again"):
+        refit(folder, LocalNBNN(3, descriptor_params={"step_px": 12}, index="exact"), files, progress=change)
+    assert list_images(folder)[0].label == "new"

@@ -36,6 +36,8 @@ DOORS = {
     "typer": {"cli"},
     "rich": {"cli"},
     "skimage": set(),
+    "starlette": {"page"},
+    "uvicorn": {"page/server"},
 }
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py")
@@ -192,6 +194,8 @@ def test_opening_a_local_nbnn_model_loads_neither_scikit_learn_nor_scipys_parts(
 # Modules, or whole rooms, that are tested in a file of another name.
 TESTED_IN = {
     "cli": "test_cli",
+    "page/undo": "test_page_bench",
+    "page/replies": "test_page_api",
     "lab": "test_experiments",
     "descriptors/network": "test_onnx_network",
     "descriptors/onnx_file": "test_onnx_network",

@@ -7,7 +7,7 @@ from PIL import Image
 from synthetic import flat_image, grating, small_sift
 
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.model.intake import Intake
+from lnbnn.model.intake import Intake, NumberedPath
 
 
 def read(intake, images, *, on_error="skip", first_id=0):
@@ -64,3 +64,14 @@ def test_ids_have_an_end(monkeypatch):
     monkeypatch.setattr("lnbnn.model.intake.MAX_IMAGES", 3)
     with pytest.raises(InvalidInputError, match="a model takes at most 3 images in its life"):
         read(Intake(small_sift()), [grating(0, 1), grating(90, 2)], first_id=2)
+
+
+def test_a_numbered_path_keeps_its_id(tmp_path):
+    for number in range(3):
+        Image.fromarray(grating(40 * number, number)).save(tmp_path / f"{number}.png")
+    files = [NumberedPath(str(tmp_path / f"{number}.png"), 10 * number + 3) for number in range(3)]
+    found = read(Intake(small_sift()), [files[0], grating(90, 7), files[2]])
+    assert [image.id for image, _ in found] == [3, 4, 23]
+    assert found[2][0].name == str(tmp_path / "2.png")
+    with pytest.raises(InvalidInputError, match="ids of images must ascend, from 14 on; got 3"):
+        read(Intake(small_sift()), [files[1], files[0]])

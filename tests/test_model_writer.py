@@ -13,9 +13,10 @@ from faults import SIGNALS, _system_error, cut_the_power, fail_everywhere, featu
 from forged import data_file, forge_manifest
 
 from lnbnn import load
-from lnbnn.errors import LnbnnError, ModelFormatError
+from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError, ModelInUseError
 from lnbnn.model import writer as model_writer
 from lnbnn.model.changes import compact, edit
+from lnbnn.model.writer import discard_model
 
 
 @pytest.fixture
@@ -215,3 +216,19 @@ def test_what_cannot_be_cleaned_up_is_no_failure_of_the_change(folder, monkeypat
     assert sum(path.is_dir() for path in folder.iterdir()) == 2
     compact(folder)
     assert sum(path.is_dir() for path in folder.iterdir()) == 1
+
+
+def test_a_model_is_discarded_whole_and_nothing_else(folder, tmp_path):
+    reader = load(folder)
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(InvalidInputError, match="holds other files"):
+        discard_model(folder)
+    (folder / "notes.txt").unlink()
+    with edit(folder), pytest.raises(ModelInUseError):
+        discard_model(folder)
+    assert state_of(folder) is not None
+    discard_model(folder)
+    assert list(tmp_path.iterdir()) == []
+    assert len(reader.images_) > 0
+    with pytest.raises(ModelFormatError, match="no such model folder"):
+        discard_model(folder)

@@ -10,7 +10,7 @@ from synthetic import make_features, noise_image
 
 from lnbnn.reading.extraction import content_digest
 from lnbnn.references import Reference
-from lnbnn.trust.photos import image_digest, is_inside, read_photo
+from lnbnn.trust.photos import find_photo, image_digest, is_inside, read_photo
 
 CONTENT = b"the bytes of a picture"
 
@@ -26,6 +26,7 @@ def photo(tmp_path):
 
 def test_where_it_was(photo):
     assert read_photo(photo) == CONTENT
+    assert find_photo(photo) == photo.name
 
 
 def test_another_file_in_its_place_is_not_read(photo, tmp_path):
@@ -41,6 +42,7 @@ def test_nothing_is_known_without_a_digest(photo):
 def test_gone(photo):
     os.remove(photo.name)
     assert read_photo(photo) is None
+    assert find_photo(photo) is None
     assert read_photo(Reference(0, "image 0", "cat", 5, photo.digest)) is None
 
 

@@ -19,7 +19,14 @@ from typing import Annotated, Any
 
 import typer
 
-from lnbnn.cli import commands_change, commands_data, commands_fit, commands_model, commands_reproduce
+from lnbnn.cli import (
+    commands_change,
+    commands_data,
+    commands_fit,
+    commands_model,
+    commands_reproduce,
+    commands_serve,
+)
 from lnbnn.cli.console import note, say
 from lnbnn.errors import LnbnnError, UnknownNameError
 from lnbnn.escaping import message_text
@@ -82,6 +89,7 @@ for command in (
     commands_model.info,
     commands_model.audit,
     commands_data.data,
+    commands_serve.serve,
     commands_change.add,
     commands_change.remove,
     commands_change.relabel,

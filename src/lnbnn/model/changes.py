@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,6 +38,7 @@ __all__ = [
     "list_images",
     "merge",
     "prepare_to_reject",
+    "refit",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -189,10 +190,16 @@ def _n_bytes(manifest: dict[str, Any]) -> int:
     return sum(size for size, _ in manifest["files"].values())
 
 
-def calibrate(path: str | os.PathLike[str], *, trust_network: bool = False, progress: Progress = no_progress) -> None:
+def calibrate(
+    path: str | os.PathLike[str],
+    *,
+    unknown: bool = True,
+    trust_network: bool = False,
+    progress: Progress = no_progress,
+) -> None:
     """Calibrate a model in its folder: probabilities, and what it takes to tell images of unknown classes."""
     model = _load(path, trust_network)
-    model.calibrate(unknown=True, progress=progress)
+    model.calibrate(unknown=unknown, progress=progress)
     _store_calibration(model)
 
 
@@ -228,6 +235,42 @@ def prepare_to_reject(
             _store_calibration(model)
         except LnbnnError as error:
             note(f"not stored: {error}")
+
+
+def refit(
+    path: str | os.PathLike[str],
+    classifier: Any,
+    files: Mapping[int, str | os.PathLike[str]],
+    *,
+    prepare: Callable[[Model], None] = lambda model: None,
+    progress: Progress = no_progress,
+) -> Model:
+    """Fit another classifier on the images of a model, and put it in the model's place: the same ids and labels.
+
+    ``files`` holds the file of each image by its id; each must have the content it had. ``prepare`` is given the new
+    model before it is written. Others go on with the model as it was; if it is changed meanwhile, that change stays and
+    this one is refused.
+    """
+    from lnbnn.model.intake import NumberedPath
+
+    manifest, images = read_manifest(path), list_images(path)
+    missing = [image.name for image in images if image.id not in files]
+    if missing:
+        raise InvalidInputError(f"{len(missing)} photos of the model are not at hand, such as {missing[0]}.")
+    numbered = [NumberedPath(os.fspath(files[image.id]), image.id) for image in images]
+    model: Model = classifier.fit(numbered, [image.label for image in images], progress=progress).fitted()
+    kept = {image.id: image.digest for image in model.references}
+    for image in images:
+        if kept.get(image.id) != image.digest:
+            raise InvalidInputError(f"{image.name}: cannot be used, or is not what it was; nothing was changed.")
+    prepare(model)
+    with change_model(path) as writer:
+        if writer.manifest["generation"] != manifest["generation"]:
+            raise LnbnnError(f"{path}: the model was changed while it was fitted again; try again.")
+        model.next_id = next_id_of(writer.manifest, images[-1].id, Path(path))
+        writer.write_data(model.save_files)
+        writer.commit(model.manifest())
+    return model
 
 
 def list_images(path: str | os.PathLike[str]) -> list[Reference]:

@@ -243,10 +243,13 @@ class FusionModel(Model):
 
     def held_out_log_probas(self) -> list[NDArray[np.float64]]:
         """The log-probabilities of each model for the images of ``held_out``; all equal where it has no descriptors."""
+        return self._log_probas_of(self.held_out)
+
+    def _log_probas_of(self, held_out: HeldOut) -> list[NDArray[np.float64]]:
         unsure = -np.log(len(self.references.classes))
         return [
             np.where(np.isnan(scores), unsure, member.calibrated(np.nan_to_num(scores)))
-            for member, scores in zip(self.members, self.held_out.scores, strict=True)
+            for member, scores in zip(self.members, held_out.scores, strict=True)
         ]
 
     def _learned_weights(self) -> NDArray[np.float64]:
@@ -367,6 +370,9 @@ class FusionModel(Model):
     def held_out_scores(
         self, progress: Progress = no_progress, rows: Sequence[int] | None = None
     ) -> NDArray[np.float64] | None:
+        if rows is not None and all(member.method.is_incremental for member in self.members):
+            known = self._look_up([self.references[row].id for row in rows], progress)
+            return self.fused(self._log_probas_of(known))
         found = [member.held_out_scores(progress) for member in self.members]
         if any(scores is None for scores in found):
             return None

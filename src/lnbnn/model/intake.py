@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from lnbnn.reading.extraction import ImageLike, Progress, iter_read, name_of, no
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import MAX_IMAGES, Reference
 
-__all__ = ["Intake", "ReadImage"]
+__all__ = ["Intake", "NumberedPath", "ReadImage"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +24,17 @@ class ReadImage(ImageFeatures):
 
     name: str
     digest: str
+
+
+@dataclass(frozen=True)
+class NumberedPath(os.PathLike[str]):
+    """A file whose image gets a certain id, not the next one: the id it has in the model that is fitted again."""
+
+    path: str
+    id: int
+
+    def __fspath__(self) -> str:
+        return self.path
 
 
 class Intake:
@@ -60,13 +72,17 @@ class Intake:
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> Iterator[tuple[Reference, Any]]:
-        """The images that can be used, with ids from ``first_id`` on, each with its features."""
+        """The images that can be used, with ids from ``first_id`` on or ascending ones of their own; with features."""
         if on_error not in ("raise", "skip"):
             raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
         next_id = first_id
         for position, found in enumerate(iter_read(images, self.descriptor, n_jobs=n_jobs, store=store)):
             image = images[position]
             name = name_of(image, position)
+            if isinstance(image, NumberedPath):
+                if image.id < next_id:
+                    raise InvalidInputError(f"ids of images must ascend, from {next_id} on; got {image.id}.")
+                next_id = image.id
             if isinstance(image, ReadImage):
                 name, found = image.name, (image, image.digest)
             if isinstance(found, ImageReadError):

@@ -34,7 +34,7 @@ from lnbnn.model.folder import (
 )
 from lnbnn.model.manifest import DATA_NAME, check_fields
 
-__all__ = ["ModelWriter", "change_model", "check_target", "write_model"]
+__all__ = ["ModelWriter", "change_model", "check_target", "discard_model", "write_model"]
 
 LOCK = "writer.lock"
 
@@ -284,6 +284,19 @@ def change_model(
         raise
     except OSError as error:
         raise _not_changed(folder, path, error, before) from error
+
+
+def discard_model(path: str | os.PathLike[str]) -> None:
+    """Remove a model folder, at once or not at all; files that no model has are refused."""
+    folder = Path(os.path.abspath(path))
+    with change_model(folder):
+        for entry in folder.iterdir():
+            if entry.name not in (MANIFEST, LOCK) and not DATA_NAME.fullmatch(entry.name):
+                raise InvalidInputError(f"{path}: the folder holds other files than the model's; remove it by hand.")
+        gone = folder.with_name(f".{folder.name}{PARTIAL}{secrets.token_hex(8)}")
+        folder.rename(gone)
+        sync(folder.parent)
+    _remove(gone)
 
 
 def _not_changed(folder: Path, path: str | os.PathLike[str], error: OSError, before: str) -> LnbnnError:

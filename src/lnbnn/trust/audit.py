@@ -22,7 +22,7 @@ from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import References, can_be_held_out
 from lnbnn.trust.mislabelled import doubts, standard_scores, wrong_label_probabilities
 
-__all__ = ["Audit", "ConfusedClasses", "NearDuplicate", "Stranger", "Suspect", "audit"]
+__all__ = ["Audit", "ConfusedClasses", "NearDuplicate", "Stranger", "Suspect", "audit", "nearest_images"]
 
 _SUSPECT_FROM = 0.3
 _SEED = 0  # of the wrong labels that are drawn
@@ -214,16 +214,24 @@ def _twin(
     method: MatchingMethod, vectors: NDArray[np.generic], own: range, places: dict[int, int]
 ) -> tuple[float, float, float]:
     """The image that holds the nearest neighbor of most vectors; their share and their median squared distance."""
-    squared, images = np.full(len(vectors), np.inf), np.full(len(vectors), -1, np.int64)
-    for index, _ in method.indexes():
-        distances, ids = index.search(vectors, 1, leave_out=own)
-        nearer = distances[:, 0] < squared
-        squared[nearer], images[nearer] = distances[nearer, 0], image_of_id(ids[nearer, 0])
+    squared, images = nearest_images(method, vectors, own)
     if not (images >= 0).any():
         return -1.0, 0.0, np.inf
     numbers, counts = np.unique(images[images >= 0], return_counts=True)
     twin = int(numbers[np.argmax(counts)])
     return float(places.get(twin, -1)), counts.max() / len(vectors), float(np.median(squared[images == twin]))
+
+
+def nearest_images(
+    method: MatchingMethod, vectors: NDArray[np.generic], own: range
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The squared distance of each vector's nearest neighbor that is not its own, and the id of its image; -1: none."""
+    squared, images = np.full(len(vectors), np.inf), np.full(len(vectors), -1, np.int64)
+    for index, _ in method.indexes():
+        distances, ids = index.search(vectors, 1, leave_out=own)
+        nearer = distances[:, 0] < squared
+        squared[nearer], images[nearer] = distances[nearer, 0], image_of_id(ids[nearer, 0])
+    return squared, images
 
 
 def _near_duplicates(images: References, twins: Twins) -> tuple[NearDuplicate, ...]:

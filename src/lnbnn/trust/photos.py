@@ -12,7 +12,7 @@ from lnbnn.files.images import open_bytes
 from lnbnn.reading.extraction import ImageLike, content_digest
 from lnbnn.references import Reference
 
-__all__ = ["Folders", "image_digest", "is_inside", "read_photo"]
+__all__ = ["Folders", "find_photo", "image_digest", "is_inside", "read_photo"]
 
 Folders = Sequence[str | os.PathLike[str]]
 
@@ -44,14 +44,22 @@ def read_photo(image: Reference, folders: Folders = ()) -> bytes | None:
     Looked for where it was, or, if folders are given, inside these only: under its former path from there, any number
     of leading parts left out. A model may name any file, so none is given back whose SHA-256 the model does not know.
     """
+    return next((data for _, data in _found(image, folders)), None)
+
+
+def find_photo(image: Reference, folders: Folders = ()) -> str | None:
+    """The path of a labeled image's file, looked for as :func:`read_photo` does."""
+    return next((path for path, _ in _found(image, folders)), None)
+
+
+def _found(image: Reference, folders: Folders) -> Iterator[tuple[str, bytes]]:
     for path in _candidates(image.name, folders):
         try:
             with open_bytes(path) as data:
                 if image.digest is not None and hashlib.sha256(data).hexdigest() == image.digest:
-                    return data
+                    yield path, data
         except ImageReadError:
             continue
-    return None
 
 
 def _candidates(name: str, folders: Folders) -> Iterator[str]:

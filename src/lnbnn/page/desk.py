@@ -1,0 +1,195 @@
+"""The queue of the one who changes the model: one job at a time; adds that stand together are one change."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from lnbnn.errors import LnbnnError
+from lnbnn.page.bench import Bench, Photo
+from lnbnn.page.events import Events
+from lnbnn.page.replies import Refused
+from lnbnn.page.undo import UndoList
+from lnbnn.page.upkeep import keep_up
+from lnbnn.references import check_labels
+
+__all__ = ["Desk"]
+
+_logger = logging.getLogger(__name__)
+
+_FOLLOW_S = 0.5  # between two looks at what other processes did
+_MOST_JOBS = 500
+_MOST_AT_ONCE = 256  # photos added in one change
+_STOP_S = 2.5
+
+
+@dataclass(eq=False)
+class _Job:
+    """``work`` of no photos, or photos to be added under a label."""
+
+    name: str
+    work: Callable[[], Any] | None = None
+    photos: list[Photo] = field(default_factory=list)
+    label: str = ""
+    done: Future[Any] = field(default_factory=Future)
+
+
+class _Interrupted(Exception):
+    """A job came while there was nothing but upkeep to do."""
+
+
+class Desk:
+    """Takes jobs from any thread and does them in one; each gets its result when the change is on the disk."""
+
+    def __init__(self, bench: Bench, events: Events) -> None:
+        self.bench, self.events = bench, events
+        self._jobs: queue.Queue[_Job | None] = queue.Queue(_MOST_JOBS)
+        self._next: _Job | None = None
+        self._doing = ""
+        self._kept_up: object = None
+        self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
+
+    def start(self) -> None:
+        """Open the model, and wait for jobs."""
+        self.bench.start()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Finish the job at hand and refuse the others; steps can no longer be taken back."""
+        with suppress(queue.Full):
+            self._jobs.put_nowait(None)
+        self._thread.join(_STOP_S)
+        if not self._thread.is_alive():
+            self.bench.steps = UndoList()
+            self.bench.clean()
+
+    def state(self) -> dict[str, Any]:
+        """What is going on."""
+        return {"doing": self._doing, "n_waiting": self._jobs.qsize(), "undo": self.bench.steps.last}
+
+    # ---- jobs ---------------------------------------------------------------------------------------------------
+
+    def add(self, photos: list[Photo], label: str) -> Future[dict[str, Any]]:
+        """Add photos that the shelf holds under a label."""
+        check_labels([label], 1)
+        return self._put(_Job("adding photos", None, photos, label))
+
+    def remove(self, ids: list[int]) -> Future[dict[str, Any]]:
+        """Remove photos by their ids."""
+        return self._put(_Job("removing photos", lambda: self.bench.remove(ids)))
+
+    def relabel(self, ids: list[int], label: str) -> Future[dict[str, Any]]:
+        """Give photos another label."""
+        return self._put(_Job("relabeling photos", lambda: self.bench.relabel(ids, label)))
+
+    def undo(self) -> Future[dict[str, Any]]:
+        """Take the last step back."""
+        return self._put(_Job("undoing", self.bench.undo))
+
+    def improve(self) -> Future[dict[str, Any]]:
+        """Choose the method and its settings anew."""
+        name = "choosing anew"
+        return self._put(_Job(name, lambda: self.bench.improve(self._progress(name))))
+
+    def _put(self, job: _Job) -> Future[Any]:
+        try:
+            self._jobs.put_nowait(job)
+        except queue.Full:
+            raise Refused(429, f"{_MOST_JOBS} changes are waiting; try again later.", retry_s=5) from None
+        return job.done
+
+    # ---- the thread ---------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self.bench.warm_up()
+        while True:
+            try:
+                job = self._jobs.get(timeout=_FOLLOW_S) if self._next is None else self._next
+                self._next = None
+            except queue.Empty:
+                self._keep_up()
+                continue
+            if job is None:
+                break
+            self._doing = job.name
+            self._work(job)
+            self._doing = ""
+            self.tell()
+        while not self._jobs.empty():
+            rest = self._jobs.get_nowait()
+            if rest is not None:
+                rest.done.set_exception(Refused(503, "the server is being stopped; nothing was changed."))
+
+    def _work(self, job: _Job) -> None:
+        jobs = [job] if job.work is not None else self._standing_together(job)
+        try:
+            if job.work is not None:
+                results: list[Any] = [job.work()]
+            else:
+                batches: Any = [(one.photos, one.label) for one in jobs]
+                results = self.bench.add(batches, self._progress(job.name))
+        except BaseException as error:  # it goes to who asked
+            _logger.debug("a change failed", exc_info=True)
+            results = [error] * len(jobs)
+        for one, result in zip(jobs, results, strict=True):
+            if isinstance(result, BaseException):
+                one.done.set_exception(result)
+            else:
+                one.done.set_result(result)
+
+    def _standing_together(self, job: _Job) -> list[_Job]:
+        """The job, and the adds that stand next in the queue."""
+        jobs, n_photos = [job], len(job.photos)
+        while n_photos < _MOST_AT_ONCE and not self._jobs.empty():
+            following = self._jobs.get_nowait()
+            if following is None or following.work is not None:
+                if following is None:
+                    self._jobs.put_nowait(None)
+                else:
+                    self._next = following
+                break
+            jobs.append(following)
+            n_photos += len(following.photos)
+        return jobs
+
+    def _keep_up(self) -> None:
+        """Follow other processes, and do what is due while nothing else is to be done."""
+        try:
+            if self.bench.follow():
+                self.tell()
+            if self._kept_up is not self.bench.opened:
+                if keep_up(self.bench, self._while_idle):
+                    self.tell()
+                self._kept_up = self.bench.opened
+        except _Interrupted:
+            pass
+        except (LnbnnError, OSError, MemoryError) as error:
+            self._kept_up = self.bench.opened  # until the model is another one
+            self.events.say("trouble", text=str(error))
+
+    def _while_idle(self, stage: str, done: int, total: int) -> None:
+        if not self._jobs.empty():
+            raise _Interrupted
+        self.events.say("progress", doing="keeping up", stage=stage, done=done, total=total)
+
+    def _progress(self, doing: str) -> Callable[[str, int, int], None]:
+        last = [0.0]
+
+        def tell(stage: str, done: int, total: int) -> None:
+            if done == total or time.monotonic() - last[0] > 0.1:
+                last[0] = time.monotonic()
+                self.events.say("progress", doing=doing, stage=stage, done=done, total=total)
+
+        return tell
+
+    def tell(self) -> None:
+        """Tell every page that the model is another one."""
+        opened = self.bench.opened
+        self.events.say("model", generation=0 if opened is None else opened.generation, **self.state())

@@ -1,0 +1,49 @@
+// What takes a while to find out about the whole model: asked for once, with progress, and again on demand.
+
+import { get, on, state, watch } from "./api.js";
+import { h } from "./dom.js";
+
+let kept = {};
+
+export function study(name, place, draw) {
+  const said = h("p", { class: "muted", role: "status" });
+  const again = h("button", { type: "button", hidden: true, onclick: () => ask(true) }, "The model has changed: look again");
+  const box = h("div", {});
+  place.append(said, again, box);
+  let isThere = true;
+
+  async function ask(anew) {
+    again.hidden = true;
+    if (!state.model.n_images) {
+      said.textContent = "The model is empty.";
+      return;
+    }
+    if (anew || !kept[name]) {
+      said.replaceChildren(h("span", { class: "spinner" }), " looking at each photo as if the model did not hold it …");
+      try {
+        kept[name] = await get(`/api/${name}`);
+      } catch (error) {
+        if (isThere) said.textContent = error.status === 409 ? "The model was changed meanwhile." : error.message;
+        again.hidden = error.status !== 409;
+        return;
+      }
+    }
+    if (!isThere) return;
+    said.replaceChildren();
+    box.replaceChildren();
+    draw(box, kept[name]);
+    check();
+  }
+  const check = () => (again.hidden = !kept[name] || kept[name].generation === state.generation);
+  const stop = [
+    on("study", ({ study: which, done, total }) => {
+      if (which === name && said.lastChild) said.lastChild.textContent = ` looking at each photo as if the model did not hold it … ${done} of ${total}`;
+    }),
+    watch(() => check()),
+  ];
+  ask(false);
+  return () => {
+    isThere = false;
+    for (const end of stop) end();
+  };
+}
