@@ -36,7 +36,7 @@ _MAX_SHARPNESS = 1e12  # of the inverse temperature, in units of the spread of t
 _SMALLEST_LOG = -690.0  # of the probability that an answer is wrong
 _AS_IT_IS = (1.0, 1.0, 0.0)
 _SMALLEST_RATE = 0.005  # of accepting unknown classes that a distribution, and not the classes seen, may promise
-_MAX_DF = 300  # of Student's distribution: beyond it is as good as normal
+_FEWEST_DF, _CLASSES_PER_DF = 3, 20  # of Student's distribution: the tail that a few classes do not show is heavy
 
 
 def log_probabilities(scores: NDArray[np.floating], temperature: float) -> NDArray[np.float64]:
@@ -393,9 +393,10 @@ def new_class_rates(values: NDArray[np.floating], by_class: Sequence[NDArray[np.
     is the larger of two, times n / (n - 1):
 
     - the share of images at least as high, the mean over the classes;
-    - the chance that an image of a class not seen before is as high, by Student's distribution with n - 1 degrees of
-      freedom around the median, as wide as all values are, or as those above the median if these are wider: it
-      reaches where no class has been.
+    - the chance that an image of a class not seen before is as high, by Student's distribution with 3 degrees of
+      freedom, one more for every 20 classes, and never more than n - 1, around the median, as wide as all values are,
+      or as those above the median if these are wider: it reaches where no class has been. Its tail is heavy, since a
+      new class may look much like a known one.
 
     The factor is there because answers take the best of n classes and the values the best of n - 1: of n classes one
     left out at random leaves the best in with probability (n - 1) / n, so the best of n is above a bound at most
@@ -420,7 +421,8 @@ def new_class_rates(values: NDArray[np.floating], by_class: Sequence[NDArray[np.
     squares = weights * np.square(pooled - median)
     square = max(float(squares.sum()), float(squares[first:].sum() / weights[first:].sum()))
     width = max(sqrt(square * (n_classes + 1.0) / (n_classes - 1.0)), 1e-9)
-    tails = np.array([_student_tail(value, n_classes - 1) for value in np.ravel((values - median) / width).tolist()])
+    df = min(n_classes - 1, _FEWEST_DF + n_classes // _CLASSES_PER_DF)
+    tails = np.array([_student_tail(value, df) for value in np.ravel((values - median) / width).tolist()])
     rates = np.maximum(shares, tails.reshape(np.shape(values))) * n_classes / (n_classes - 1)
     return np.asarray(np.clip(rates, min(_SMALLEST_RATE, 1.0 / (n_classes + 1.0)), 1.0), np.float64)
 
@@ -430,7 +432,6 @@ def _student_tail(value: float, df: int) -> float:
 
     Abramowitz & Stegun, 26.7.3 and 26.7.4: SciPy takes longer to load than an answer takes.
     """
-    df = min(df, _MAX_DF)
     angle = atan(value / sqrt(df))
     square = df / (df + value * value)  # of the cosine
     term, total = 1.0, 0.0
