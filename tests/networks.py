@@ -26,7 +26,7 @@ def make_model(nodes: list[Any], inputs: list[Any], outputs: list[Any], constant
 
 
 def mean_network(stride: int = 16, sides: tuple[Any, Any] = ("height", "width")) -> onnx.ModelProto:
-    """Cells are the mean of each colour over ``stride`` x ``stride`` pixels, then their negatives: 6 numbers.
+    """Cells are the mean of each color over ``stride`` x ``stride`` pixels, then their negatives: 6 numbers.
 
     Outputs ``map`` (1, 6, rows, columns) and ``pooled`` (1, 6); ``means`` is a value inside.
     """
@@ -41,7 +41,7 @@ def mean_network(stride: int = 16, sides: tuple[Any, Any] = ("height", "width"))
 
 
 def token_network(n_prefix: int, stride: int = 16) -> onnx.ModelProto:
-    """The same colour means as patch tokens (1, n_prefix + rows * columns, 3), row by row, after constant ones."""
+    """The same color means as patch tokens (1, n_prefix + rows * columns, 3), row by row, after constant ones."""
     nodes = [
         helper.make_node("AveragePool", ["image"], ["means"], kernel_shape=[stride] * 2, strides=[stride] * 2),
         helper.make_node("Reshape", ["means", "flat"], ["columns"]),

@@ -167,7 +167,7 @@ def test_presets_by_hand():
     records = {"dense-sift": SimpleNamespace(results=sift)}
     records["caltech101-balanced-15"] = SimpleNamespace(results=results, machine={"cores": 2, "cpu": "x"})
     said = caltech101.render(records.get)
-    assert "takes 8.0 ms an image on one core, 25 times as fast as OpenCV's SIFT on the same grid (200 ms)" in said
+    assert "takes 8.0 ms per image on one core, 25 times as fast as OpenCV's SIFT on the same grid (200 ms)" in said
     assert "10 times as fast as kornia's (80 ms)" in said
 
 

@@ -71,7 +71,7 @@ def test_mode_la_is_laid_on_white(tmp_path):
 def test_mode_p_with_transparency(tmp_path):
     picture = Image.new("P", (4, 4), 0)
     picture.putpalette([255, 0, 0, 0, 255, 0])
-    picture.paste(1, (0, 0, 2, 4))  # left half: colour 1 (green), right half: colour 0 (red)
+    picture.paste(1, (0, 0, 2, 4))  # left half: color 1 (green), right half: color 0 (red)
     plain = through_file(tmp_path, picture, "plain.png")
     assert_all(plain[:, :2], GREEN)
     assert_all(plain[:, 2:], RED)

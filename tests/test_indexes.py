@@ -454,9 +454,9 @@ def test_number_of_lists_follows_the_size(n_rows, expected):
 
 
 def test_recall_of_the_4_bit_form():
-    """Distances are exact, the candidates approximate: 4-bit codes of clustered data find most neighbours.
+    """Distances are exact, the candidates approximate: 4-bit codes of clustered data find most neighbors.
 
-    With 8 of 32 lists and 20 candidates a neighbour compared again, 5 codes of 16 values each tell the 20 clusters
+    With 8 of 32 lists and 20 candidates a neighbor compared again, 5 codes of 16 values each tell the 20 clusters
     apart but order the vectors of one cluster only roughly. Nine in ten is a floor well below what is measured (0.99);
     a broken code, a wrong residual or a lost list falls far below it.
     """
@@ -480,7 +480,7 @@ def test_more_probes_never_lose_neighbors():
 
 
 def test_too_few_vectors_in_the_probed_lists_leave_gaps():
-    # Two far groups, one list each: the list of the query's group holds 3 vectors, so of 5 neighbours 2 are missing.
+    # Two far groups, one list each: the list of the query's group holds 3 vectors, so of 5 neighbors 2 are missing.
     vectors = np.vstack([np.full((3, N_DIMS), 10, np.uint8), np.full((30, N_DIMS), 250, np.uint8)])
     vectors[:, 0] += np.arange(33, dtype=np.uint8) % 4
     for form in ("faiss ivf-8bit", "faiss ivf-4bit"):

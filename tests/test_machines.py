@@ -49,7 +49,7 @@ def test_held_out_scores_are_of_machines_that_have_not_seen_the_image(machine):
     labels = np.tile([0, 1, 2], 20)
     plain = held_out_scores(4.0 * np.eye(3)[labels], labels, 3, machine=machine, seed=0, c=1.0)
     assert np.argmax(plain[1.0], axis=1).tolist() == labels.tolist()
-    noise = rng.normal(0, 1.0, (60, 200))  # any labels can be learnt of it by heart, and none foreseen
+    noise = rng.normal(0, 1.0, (60, 200))  # any labels can be learned of it by heart, and none foreseen
     coef, intercept = linear_machines(noise, labels, 3, 1.0, machine=machine)
     assert np.mean(np.argmax(noise @ coef.T + intercept, axis=1) == labels) == 1.0
     unseen = held_out_scores(noise, labels, 3, machine=machine, seed=0, c=1.0)[1.0]

@@ -141,7 +141,7 @@ def unusable():
     add = helper.make_node("Add", ["image", "other"], ["y"])
     yield "two inputs", make_model([add], two, [value("y", [1, 3, "h", "w"])], []), "expected one input of floats"
     gray = value("image", [1, 1, "h", "w"])
-    yield "gray", make_model([pool], [gray], [value("y", [1, 1, 1, 1])], []), "expected an input of three colours"
+    yield "gray", make_model([pool], [gray], [value("y", [1, 1, 1, 1])], []), "expected an input of three colors"
     batch = value("image", [8, 3, 32, 32])
     yield "batch", make_model([pool], [batch], [value("y", [8, 3, 1, 1])], []), r"expected one input.*got image \(8, 3"
     whole = value("image", [1, 3, "h", "w"], TensorProto.INT64)
@@ -265,7 +265,7 @@ def test_metadata_that_is_no_json_is_refused(tmp_path, text):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mean": [0.1, 0.2]}, r"mean must be one number or three, one a colour; got \[0.1, 0.2\]"),
+        ({"mean": [0.1, 0.2]}, r"mean must be one number or three, one per color; got \[0.1, 0.2\]"),
         ({"std": 0.0}, "std must be one number or three"),
         ({"longest_side": 3}, "longest_side must be a whole number from 8"),
         ({"n_components": 0}, "n_components must be a whole number from 1"),

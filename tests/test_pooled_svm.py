@@ -1,4 +1,4 @@
-"""Linear SVMs on mean descriptors: what is pooled, what is learnt, what is held out."""
+"""Linear SVMs on mean descriptors: what is pooled, what is learned, what is held out."""
 
 from __future__ import annotations
 

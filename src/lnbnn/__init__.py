@@ -1,4 +1,4 @@
-"""Local NBNN: recognise images from their local descriptors, with no training.
+"""Local NBNN: recognize images from their local descriptors, with no training.
 
 >>> from lnbnn import LocalNBNN, load
 >>> classifier = LocalNBNN().fit(paths, labels)        # doctest: +SKIP

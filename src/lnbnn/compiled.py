@@ -50,7 +50,7 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache of one function; every error is a miss, and a damaged entry is written anew."""
+    """Numba's cache of one function; every error is a miss, and a damaged entry is rewritten."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:

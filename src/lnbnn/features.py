@@ -82,7 +82,7 @@ class ImageFeatures:
         scale = np.asarray(self.scale, dtype=np.float32)
         if xy.shape != (n, 2) or scale.shape != (n,):
             raise InvalidInputError(
-                f"xy and scale must have shapes ({n}, 2) and ({n},), one row a descriptor; "
+                f"xy and scale must have shapes ({n}, 2) and ({n},), one row per descriptor; "
                 f"got {xy.shape} and {scale.shape}."
             )
         if n and not (xy.min() >= 0.0 and xy.max() <= 1.0 and np.isfinite(scale).all()):

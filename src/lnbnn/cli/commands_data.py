@@ -157,7 +157,7 @@ def demo(
     say(f"index: {report.index}")
     say(
         f"query: {result.n_images} images in {result.seconds:.1f} s "
-        f"({1000 * result.seconds / result.n_images:.0f} ms an image)"
+        f"({1000 * result.seconds / result.n_images:.0f} ms per image)"
     )
     say(f"mean per-class accuracy: {100 * result.mean_per_class_accuracy:.1f} %")
     for path in report.pictures:

@@ -201,7 +201,7 @@ def tune(
     ] = "dense-sift",
     max_ms: Annotated[
         float | None,
-        typer.Option(min=0.0, help="CPU milliseconds an image may take, file to answer.", show_default=False),
+        typer.Option(min=0.0, help="CPU milliseconds that an image may take, file to answer.", show_default=False),
     ] = None,
     max_memory: Annotated[
         str | None, typer.Option(help="Memory a fit may take, e.g. 2GiB.", show_default=False)
@@ -238,7 +238,7 @@ def tune(
             (f"{100 * t.accuracy:.1f} %", f"{t.ms_an_image:.1f}", human_bytes(t.memory_bytes), t.options)
             for t in sorted(trials, key=lambda trial: -trial.accuracy)
         ]
-        print_table(["accuracy", "CPU ms an image", "memory to fit", "options"], rows)
+        print_table(["accuracy", "CPU ms per image", "memory to fit", "options"], rows)
     elif format is Format.csv:
         names = ["accuracy", "ms_an_image", "memory_bytes", "options"]
         print_csv([names, *([getattr(trial, name) for name in names] for trial in trials)])

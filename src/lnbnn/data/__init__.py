@@ -1,4 +1,4 @@
-"""Labelled images: folders and lists of them, published sets, seeded splits, and a small set that needs no download."""
+"""Labeled images: folders and lists of them, published sets, seeded splits, and a small set that needs no download."""
 
 __all__ = ["DATASETS"]
 

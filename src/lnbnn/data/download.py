@@ -36,7 +36,7 @@ def download(url: str, archive: Archive, folder: Path, report: Progress) -> Path
     """Fetch ``url`` to ``folder/<archive.name>``; what has come is kept in ``<name>.part`` until it is whole.
 
     A part left by an earlier run is continued where the server can (HTTP ranges), and begun again where it cannot. A
-    cut connection is tried again; the tries are counted anew whenever something came.
+    cut connection is tried again; the tries start again whenever something came.
     """
     target = folder / archive.name
     part = folder / f"{archive.name}.part"

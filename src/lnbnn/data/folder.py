@@ -1,4 +1,4 @@
-"""A folder ``<class>/*.jpg``, or a CSV list of paths and labels, as labelled images."""
+"""A folder ``<class>/*.jpg``, or a CSV list of paths and labels, as labeled images."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LabelledImages:
 
 
 def read_images(source: str | os.PathLike[str]) -> LabelledImages:
-    """Labelled images from a folder of class folders, or from a CSV list."""
+    """Labeled images from a folder of class folders, or from a CSV list."""
     return read_list(source) if Path(source).is_file() else scan_folder(source)
 
 
@@ -86,7 +86,7 @@ def find_images(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[str], lis
 
 
 def read_list(path: str | os.PathLike[str]) -> LabelledImages:
-    """Labelled images from a CSV file with the columns ``path`` and ``label``; paths are relative to the file.
+    """Labeled images from a CSV file with the columns ``path`` and ``label``; paths are relative to the file.
 
     An apostrophe before what a spreadsheet would take for a formula (``'=cat``) is not part of the text.
     """
@@ -102,7 +102,7 @@ def read_list(path: str | os.PathLike[str]) -> LabelledImages:
         if len(row) != 2 or not row[0] or not row[1]:
             raise DatasetError(f"{path}: line {number}: expected a path and a label; got {row}.")
         if "\0" in row[0] or "\0" in row[1]:
-            raise DatasetError(f"{path}: line {number}: expected text without NUL characters; write the list anew.")
+            raise DatasetError(f"{path}: line {number}: expected text without NUL characters; write the list again.")
     if not rows:
         raise DatasetError(f"{path}: the list is empty; expected a path and a label a line.")
     names, labels = zip(*(map(unguard_formula, row) for row in rows), strict=True)

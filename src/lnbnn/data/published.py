@@ -24,7 +24,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class PublishedSet:
-    """A published set of labelled images, ``<folder>/<class>/<image>``.
+    """A published set of labeled images, ``<folder>/<class>/<image>``.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Seeded splits of labelled images into training and test lists."""
+"""Seeded splits of labeled images into training and test lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def split_images(
     Parameters
     ----------
     n_train : int or float
-        Images a class; a class that has no more is refused. Or the share of each class, above 0 and below 1, rounded
+        Images per class; a class that has no more is refused. Or the share of each class, above 0 and below 1, rounded
         up; a class of a single image is then only trained on.
     """
     is_share = isinstance(n_train, float)

@@ -1,4 +1,4 @@
-"""Local descriptors, one a file; the registry maps public names to them."""
+"""Local descriptors, one per file; the registry maps public names to them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Descriptor(Configurable, ABC):
 
     @property
     def normalization(self) -> Normalization | None:
-        """What a model learns about these descriptors from its labelled images; None for those used as they are."""
+        """What a model learns about these descriptors from its labeled images; None for those used as they are."""
         return None
 
     def warm_up(self) -> None:

@@ -45,7 +45,7 @@ class DenseSIFT(Descriptor):
     step_px : int, default=8
         Distance of neighboring grid points, in pixels, at every scale. The authors' program uses 3.
     min_contrast : float, default=2.0
-        A descriptor whose gradient mass a pixel is lower comes from a flat region and is discarded.
+        A descriptor whose gradient mass per pixel is lower comes from a flat region and is discarded.
     longest_side : int, default=300
         Images are resized to this longest side, up or down.
 
@@ -186,7 +186,7 @@ def _orientation_maps(gray, table_bin, table_shares):  # type: ignore[no-untyped
 def _filter_at(maps, triangle, rows, columns):  # type: ignore[no-untyped-def]
     """The triangle filter, down and across, at some rows and columns; values beyond the border are those at it.
 
-    ``maps`` has one row a row of the image, its eight orientations side by side at every pixel.
+    ``maps`` has one row per row of the image, its eight orientations side by side at every pixel.
     """
     height, row_length = maps.shape
     half = len(triangle) // 2

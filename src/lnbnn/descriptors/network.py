@@ -72,7 +72,7 @@ class NetworkDescriptor(Descriptor):
     mean, std : float or three floats, optional
         Subtracted from, and divided into, each color (values in 0..1).
     n_components : int or None, default=128
-        Principal components that a model keeps, learnt from its labelled images; None keeps all dimensions.
+        Principal components that a model keeps, learned from its labeled images; None keeps all dimensions.
     whitening : float, default=0.0
         0 leaves the components their spread, 1 gives all the same.
     sha256 : str, optional
@@ -137,12 +137,12 @@ class NetworkDescriptor(Descriptor):
 
     @property
     def n_dims(self) -> int:  # type: ignore[override]
-        """Length of one cell, before a model's normalisation."""
+        """Length of one cell, before a model's normalization."""
         return self._network().n_dims
 
     @property
     def normalization(self) -> Normalization:
-        """Centred on the labelled images, turned to principal components, of unit length."""
+        """Centered on the labeled images, turned to principal components, of unit length."""
         return Normalization(self.n_components, float(self.whitening))
 
     def warm_up(self) -> None:
@@ -199,7 +199,7 @@ class NetworkDescriptor(Descriptor):
         numbers = np.atleast_1d(np.asarray(value, dtype=np.float32))
         wrong = numbers.shape not in ((1,), (3,)) or not np.isfinite(numbers).all()
         if wrong or (setting == "std" and numbers.min() <= 0):
-            raise InvalidInputError(f"{setting} must be one number or three, one a colour; got {plain(value)!r}.")
+            raise InvalidInputError(f"{setting} must be one number or three, one per color; got {plain(value)!r}.")
         return np.broadcast_to(numbers, 3)
 
 

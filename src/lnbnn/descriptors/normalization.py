@@ -1,4 +1,4 @@
-"""What a model learns about float descriptors from its labelled images: their centre and their main directions."""
+"""What a model learns about float descriptors from its labeled images: their centre and their main directions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from lnbnn.files.arrays import load_array, save_array
 __all__ = ["Normalization", "Normalizer", "same_normalizer"]
 
 _ZERO = 128.0  # where the 8-bit code of 0 lies
-_MAX_ROWS = 1 << 15  # an even choice of so many descriptors is learnt from
+_MAX_ROWS = 1 << 15  # an even choice of so many descriptors is learned from
 _MEAN, _COMPONENTS = "normalizer_mean.npy", "normalizer_components.npy"
 
 
 @dataclass(frozen=True)
 class Normalization:
-    """How descriptors are to be normalised.
+    """How descriptors are to be normalized.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Normalization:
     whitening: float
 
     def learn(self, images: Sequence[ImageFeatures]) -> Normalizer:
-        """The normaliser of these images, the same whatever their order."""
+        """The normalizer of these images, the same whatever their order."""
         if len({image.n_dims for image in images}) > 1:
             sizes = sorted({image.n_dims for image in images})
             raise InvalidInputError(f"descriptors must all have the same length; got {', '.join(map(str, sizes))}.")
@@ -71,24 +71,24 @@ class Normalizer:
     components: NDArray[np.float32] | None
 
     def apply(self, features: ImageFeatures) -> ImageFeatures:
-        """The same features with normalised 8-bit descriptors; 8-bit ones pass as they are."""
+        """The same features with normalized 8-bit descriptors; 8-bit ones pass as they are."""
         if features.descriptors.dtype == np.uint8:
             return features
-        centred = self.project(features.descriptors)
-        lengths = np.linalg.norm(centred, axis=1, keepdims=True)
-        unit = centred / np.maximum(lengths, np.float32(1e-12))
+        centered = self.project(features.descriptors)
+        lengths = np.linalg.norm(centered, axis=1, keepdims=True)
+        unit = centered / np.maximum(lengths, np.float32(1e-12))
         codes = np.floor(unit * np.float32(UNIT_LENGTH) + np.float32(_ZERO + 0.5)).astype(np.uint8)
         return ImageFeatures(codes, features.xy, features.scale, features.size)
 
     def project(self, descriptors: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Float descriptors, centred and turned to their principal components, of the length they have."""
+        """Float descriptors, centered and turned to their principal components, of the length they have."""
         if descriptors.shape[1] != len(self.mean):
             raise InvalidInputError(
                 f"descriptors must have the length {len(self.mean)}, as those the model was fitted on; "
                 f"got {descriptors.shape[1]}."
             )
-        centred: NDArray[np.float32] = descriptors.astype(np.float32) - self.mean
-        return centred if self.components is None else _product(centred, self.components)
+        centered: NDArray[np.float32] = descriptors.astype(np.float32) - self.mean
+        return centered if self.components is None else _product(centered, self.components)
 
     @property
     def nbytes(self) -> int:
@@ -103,7 +103,7 @@ class Normalizer:
 
     @classmethod
     def load(cls, folder: Path) -> Normalizer | None:
-        """What :meth:`save` wrote; None where a model has no normaliser."""
+        """What :meth:`save` wrote; None where a model has no normalizer."""
         if not (folder / _MEAN).exists():
             return None
         mean = np.array(load_array(folder / _MEAN, ndim=1, dtypes=("float32",)))

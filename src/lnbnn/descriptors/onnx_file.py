@@ -26,7 +26,7 @@ _CONFIG = "lnbnn"  # the key of a file's metadata that says how its input is pre
 _PROBE_SIDE = 224  # of the blank picture shown to a network to see what comes out
 _MAX_DIMS = 1 << 16
 _MAX_STRIDE = 256
-_MAX_NUMBER = 1e30  # of what is subtracted from a colour, and what it is divided by
+_MAX_NUMBER = 1e30  # of what is subtracted from a color, and what it is divided by
 
 _Run = Callable[[NDArray[np.float32]], list[NDArray[Any]]]
 
@@ -193,7 +193,7 @@ def _are_three_numbers(value: object) -> bool:
 
 
 def _input_form(model: onnx.ModelProto, name: str) -> tuple[bool, tuple[int, int] | None]:
-    """Whether the colours come last, and the (width, height) if it is fixed."""
+    """Whether the colors come last, and the (width, height) if it is fixed."""
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [item for item in model.graph.input if item.name not in constants]
     sides = [[d.dim_value if d.HasField("dim_value") else 0 for d in i.type.tensor_type.shape.dim] for i in inputs]
@@ -203,7 +203,7 @@ def _input_form(model: onnx.ModelProto, name: str) -> tuple[bool, tuple[int, int
         raise InvalidInputError(f"{name}: expected one input of floats, (1, 3, height, width); got {shown}.")
     _, first, second, last = sides[0]
     if first not in (0, 3) and last != 3:
-        raise InvalidInputError(f"{name}: expected an input of three colours, (1, 3, height, width); got {sides[0]}.")
+        raise InvalidInputError(f"{name}: expected an input of three colors, (1, 3, height, width); got {sides[0]}.")
     channels_last = last == 3 and first != 3
     height, width = (first, second) if channels_last else (second, last)
     if max(height, width) > 10_000:

@@ -217,7 +217,9 @@ def _blocks(width: int, height: int) -> Iterator[tuple[int, int, int, int]]:
 
 def _pixels_of(picture: Image.Image, color: bool, span: _Span = None) -> NDArray[np.uint8]:
     """Gray or RGB values; transparent pixels are laid on white."""
-    if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):  # more than 8 bits a pixel, which is always gray
+    if picture.mode in ("I", "F") or picture.mode.startswith(
+        "I;16"
+    ):  # more than 8 bits per pixel, which is always gray
         gray = _in_8_bits(picture, span)
         return np.stack([gray] * 3, axis=-1) if color else gray
     if picture.mode in ("LA", "PA", "RGBA", "RGBa", "La") or "transparency" in picture.info:
@@ -238,7 +240,7 @@ def _in_8_bits(picture: Image.Image, span: _Span) -> NDArray[np.uint8]:
 
 
 def _span(picture: Image.Image) -> _Span:
-    """What becomes black and white in a picture of more than 8 bits a pixel; None for all others."""
+    """What becomes black and white in a picture of more than 8 bits per pixel; None for all others."""
     is_16_bit = picture.mode.startswith("I;16")
     if not is_16_bit and picture.mode not in ("I", "F"):
         return None

@@ -101,7 +101,7 @@ def bytes_to_open(data: bytes) -> int:
 def bytes_to_decode(picture: Any, data: bytes, longest_side: int | None, n_channels: int) -> int:
     """The most that decoding takes, all buffers included; asks the decoder for a smaller picture where it can give one.
 
-    The numbers a pixel were measured, format by format.
+    The numbers per pixel were measured, format by format.
     """
     full = picture.width * picture.height
     if longest_side is not None:

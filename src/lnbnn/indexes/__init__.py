@@ -1,4 +1,4 @@
-"""Nearest-neighbour indexes, one backend a file; the registry maps public names to them."""
+"""Nearest-neighbor indexes, one backend per file; the registry maps public names to them."""
 
 from __future__ import annotations
 

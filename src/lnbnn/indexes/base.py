@@ -1,4 +1,4 @@
-"""What a nearest-neighbour index promises, and the part all backends share."""
+"""What a nearest-neighbor index promises, and the part all backends share."""
 
 from __future__ import annotations
 
@@ -149,12 +149,12 @@ class Index(Configurable, ABC):
         return self._table.dtype
 
     def renew(self) -> Self:
-        """Make the structure anew if it was outgrown."""
+        """Rebuild the structure if it was outgrown."""
         self._renew_if_outgrown()
         return self.build()
 
     def compact(self) -> Self:
-        """Drop removed rows for good and make the structure anew if there were any, or if it was outgrown."""
+        """Drop removed rows for good and rebuild the structure if there were any, or if it was outgrown."""
         if self._table.removed.any():
             self._built = False
         return self.renew()
@@ -209,15 +209,15 @@ class Index(Configurable, ABC):
     def _describe(self) -> str: ...
 
     def _append_rows(self, start: int) -> None:
-        """Take in the rows from ``start``; the default makes the structure anew on the next search."""
+        """Take in the rows from ``start``; the default rebuilds the structure on the next search."""
         self._built = False
 
     def _remove_rows(self, rows: NDArray[np.int64]) -> None:
-        """Leave these rows out; the default makes the structure anew on the next search."""
+        """Leave these rows out; the default rebuilds the structure on the next search."""
         self._built = False
 
     def _outgrown(self) -> str | None:
-        """Why the structure should be made anew for the rows there are now, if it should."""
+        """Why the structure should be rebuilt for the rows there are now, if it should."""
         return None
 
     def _structure_nbytes(self) -> int:
@@ -235,5 +235,5 @@ class Index(Configurable, ABC):
     def _renew_if_outgrown(self) -> None:
         reason = self._outgrown() if self._built and not self.keeps_structure else None
         if reason is not None:
-            _logger.warning("the index is built anew: %s", reason)
+            _logger.warning("the index is rebuilt: %s", reason)
             self._built = False  # on the next search

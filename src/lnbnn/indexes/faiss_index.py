@@ -143,7 +143,7 @@ class FaissIndex(Index):
         FAISS can take rows out of 4-bit lists itself, but loses rows that are added afterwards.
         """
         if self._form == "flat":
-            self._built = False  # made anew on the next search
+            self._built = False  # rebuilt on the next search
         else:
             self._set_selector()
 

@@ -37,7 +37,7 @@ class FlannIndex(Index):
 
     Notes
     -----
-    The trees are made anew when the model is opened and when vectors are added or removed. Searches take turns:
+    The trees are rebuilt when the model is opened and when vectors are added or removed. Searches take turns:
     FLANN's result buffers belong to the index.
     """
 

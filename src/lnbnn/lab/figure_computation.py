@@ -75,7 +75,7 @@ def tabulate(results: Results) -> str:
         for curve in results["curves"]
         for value, share, cpu_ms in zip(curve["values"], curve["accuracy"], curve["cpu_ms"], strict=True)
     ]
-    return markdown_table(["method", "index", "knob", "accuracy, %", "CPU ms an image"], rows)
+    return markdown_table(["method", "index", "knob", "accuracy, %", "CPU ms per image"], rows)
 
 
 def draw(results: Results) -> Any:

@@ -108,5 +108,5 @@ def draw(results: Results) -> Any:
     return figure
 
 
-TITLE = "CPU time an image against the number of classes"
+TITLE = "CPU time per image against the number of classes"
 EXPERIMENT = Experiment("figure-scaling", TITLE, SETTINGS, plan, summarize, tabulate, QUICK, PAPER, draw)

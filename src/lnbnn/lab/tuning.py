@@ -104,7 +104,7 @@ def tune(
     Parameters
     ----------
     images : LabelledImages
-        Labelled images, at least one class with two of them.
+        Labeled images, at least one class with two of them.
     descriptor : str, default="dense-sift"
         Dense SIFT, or a network; ``deep`` stands for its layers too.
     """

@@ -1,4 +1,4 @@
-"""Per-class affine correction of image-to-class distances, learnt by a linear programme (Behmo et al. 2010).
+"""Per-class affine correction of image-to-class distances, learned by a linear program (Behmo et al. 2010).
 
 Pure functions of (distances, labels): no index, no files, no state.
 """
@@ -39,7 +39,7 @@ def fit_affine(
     regularization: float = 0.01,
     balance: float = 0.5,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The alpha and beta of every class that minimise the multi-class hinge loss of labelled images.
+    """The alpha and beta of every class that minimize the multi-class hinge loss of labeled images.
 
     Parameters
     ----------
@@ -63,12 +63,12 @@ def fit_affine(
     -----
     With d'(j, c) = alpha_c d(j, c) + beta_c, y the class of image j and w its weight, weights summing to 1::
 
-        minimise  sum_j w_j mean_{c != y} max(0, s + d'(j, y) - d'(j, c)) / s
+        minimize  sum_j w_j mean_{c != y} max(0, s + d'(j, y) - d'(j, c)) / s
                   + lambda / n_classes * sum_c (|alpha_c - 1| * sd + |alpha_c * m + beta_c - m|) / s
 
     The margin s is the mean gap |d(j, c) - d(j, y)|, so that the distances are of order 1 in units of the margin. The
     penalty looks at slope and shift of the correction around the mean distance m (standard deviation sd): there the
-    two do not stand in for each other. Each max is a slack variable, and the whole is a linear programme.
+    two do not stand in for each other. Each max is a slack variable, and the whole is a linear program.
 
     Of the n_images * (n_classes - 1) constraints only those that are violated matter. The programme is solved for a
     few, the most violated of the others are added, and so on until the loss over all pairs equals the loss over those
@@ -91,8 +91,8 @@ def fit_affine(
     margin = np.abs(distances - own).sum() / (len(labels) * (n_classes - 1))
     if margin == 0.0:
         return np.ones(n_classes), np.zeros(n_classes)
-    centred = (distances - distances.mean()) / margin
-    slope, shift = _generate(centred, labels, weights, regularization / n_classes, counts > 1)
+    centered = (distances - distances.mean()) / margin
+    slope, shift = _generate(centered, labels, weights, regularization / n_classes, counts > 1)
     alpha = 1.0 + slope
     beta = margin * shift - slope * distances.mean()
     return alpha, beta
@@ -106,7 +106,7 @@ def cross_fit_affine(
     regularization: float = 0.01,
     balance: float = 0.5,
 ) -> NDArray[np.float64]:
-    """The distances of each image corrected by an alpha and beta learnt without it, in ``n_folds`` parts.
+    """The distances of each image corrected by an alpha and beta learned without it, in ``n_folds`` parts.
 
     Every class is dealt over the parts, in an order that does not depend on that of the images.
     """
@@ -117,8 +117,8 @@ def cross_fit_affine(
     result = np.empty_like(distances)
     for fold in range(n_folds):
         inside = folds != fold
-        learnt = fit_affine(distances[inside], labels[inside], regularization=regularization, balance=balance)
-        result[~inside] = apply_affine(distances[~inside], *learnt)
+        learned = fit_affine(distances[inside], labels[inside], regularization=regularization, balance=balance)
+        result[~inside] = apply_affine(distances[~inside], *learned)
     return result
 
 
@@ -157,7 +157,7 @@ def _solve(
     images: NDArray[np.intp],
     wrong: NDArray[np.intp],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The linear programme over the pairs chosen, by its dual: one bounded variable a pair, four rows a class.
+    """The linear program over the pairs chosen, by its dual: one bounded variable per pair, four rows per class.
 
     With x >= 0 the slope+, slope-, shift+, shift- of the classes, G the pairs and h the gaps, the programme is
     ``min c x + w slack`` under ``G x - slack <= h`` and ``slope- <= 1``. Its dual, ``min h y + t`` under
@@ -185,7 +185,7 @@ def _solve(
         method="highs",
     )
     if found.status != 0:
-        raise LnbnnError(f"the linear programme of the class corrections was not solved: {found.message}")
+        raise LnbnnError(f"the linear program of the class corrections was not solved: {found.message}")
     parts = np.zeros(4 * n_classes)
     parts[kept] = -found.ineqlin.marginals
     parts = parts.reshape(4, n_classes)

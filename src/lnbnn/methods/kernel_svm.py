@@ -18,7 +18,7 @@ __all__ = ["KernelMachines", "fit_one_vs_all"]
 
 @dataclass(frozen=True, eq=False)
 class KernelMachines:
-    """One machine a class: the score of class c for x is ``sum_i dual[c, i] K(x_i, x) + intercepts[c]``.
+    """One classifier per class: the score of class c for x is ``sum_i dual[c, i] K(x_i, x) + intercepts[c]``.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def fit_one_vs_all(
     n_jobs: int | None = 1,
     progress: Progress = no_progress,
 ) -> KernelMachines:
-    """Train a machine a class to tell its images from all others.
+    """Train a classifier per class to tell its images from all others.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ def train_machines(
     c: float | None = None,
     blend: float | None = None,
 ) -> Machines:
-    """Machines on the responses of labelled images; the order of the images does not matter.
+    """Machines on the responses of labeled images; the order of the images does not matter.
 
     Parameters
     ----------

@@ -86,15 +86,15 @@ def fit_temperature(scores: NDArray[np.floating], labels: NDArray[np.integer]) -
     0.97
     """
     scores, labels = _check(scores, labels)
-    centred = scores - scores.mean(axis=1, keepdims=True)
-    spread = float(np.abs(centred).max())
+    centered = scores - scores.mean(axis=1, keepdims=True)
+    spread = float(np.abs(centered).max())
     if spread == 0.0 or scores.shape[1] < 2:
         return 1.0
-    centred = centred / spread
-    wanted = (_targets(labels, scores.shape[1]) * centred).sum()
+    centered = centered / spread
+    wanted = (_targets(labels, scores.shape[1]) * centered).sum()
 
     def slope(sharpness: float) -> float:
-        return float((np.exp(_log_softmax(sharpness * centred, axis=1)) * centred).sum() - wanted)
+        return float((np.exp(_log_softmax(sharpness * centered, axis=1)) * centered).sum() - wanted)
 
     low, high = 1e-6, 1.0
     if slope(low) >= 0.0:
@@ -198,7 +198,7 @@ def _log_odds(
 
 
 def fuse(log_probas: Sequence[NDArray[np.floating]], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``log softmax(sum_m w_m log p_m)``: the weighted product of the methods' probabilities, normalised.
+    """``log softmax(sum_m w_m log p_m)``: the weighted product of the methods' probabilities, normalized.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Features on disk: extracted once an image, found again by content, never by file name."""
+"""Features on disk: extracted once per image, found again by content, never by file name."""
 
 from __future__ import annotations
 

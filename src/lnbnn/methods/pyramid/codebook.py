@@ -44,7 +44,7 @@ class Codebook:
     Parameters
     ----------
     words : ndarray of shape (n_words, d), float32
-        One row a word, in the units of the descriptors.
+        One row per word, in the units of the descriptors.
     dtype : dtype
         Type of the descriptors it was made from, uint8 or float32.
     """
