@@ -15,16 +15,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from conftest import make_texture
+from conftest import SMALL_GRID, make_texture
 from PIL import Image
 from starlette.testclient import TestClient
 
+from lnbnn import LocalNBNN
 from lnbnn.page.app import make_app
 from lnbnn.page.guard import Keys
 
 SECRET = "the-secret-of-these-tests"
 BASE = "http://127.0.0.1:8000"
 KINDS = ("checks", "columns", "rows")
+
+
+def quick_model():
+    """What models begin with in these tests: about 190 descriptors per photo, searched exactly."""
+    return LocalNBNN(index="exact", descriptor_params=SMALL_GRID, n_jobs=1)
 
 
 def picture(kind="rows", seed=100, size=(110, 96), format="PNG"):
@@ -56,7 +62,7 @@ def files(kind, seeds):
 @contextmanager
 def serving(path, **how):
     """A client of the page of a model, let in."""
-    app = make_app(path, Keys(secret=SECRET), **{"preset": "fast"} | how)
+    app = make_app(path, Keys(secret=SECRET), **{"new": quick_model} | how)
     with TestClient(app, base_url=BASE, headers={"Authorization": f"Bearer {SECRET}"}) as client:
         yield client
 
@@ -73,7 +79,7 @@ def labels_of(client):
     return {image["id"]: image["label"] for image in client.get("/api/images").json()["images"]}
 
 
-def wait_for(condition, seconds=30.0):
+def wait_for(condition, seconds=300.0):
     """Wait until something is so; what it was in the end."""
     until = time.monotonic() + seconds
     while not (found := condition()) and time.monotonic() < until:
@@ -134,7 +140,7 @@ def live(path, **how):
 
     from lnbnn.page.server import PageServer
 
-    server = PageServer(make_app(path, Keys(secret=SECRET), **{"preset": "fast"} | how))
+    server = PageServer(make_app(path, Keys(secret=SECRET), **{"new": quick_model} | how))
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from paging import BASE, SECRET, picture, serving, teach
+from paging import BASE, SECRET, picture, quick_model, serving, teach
 from starlette.testclient import TestClient
 
 from lnbnn.errors import LnbnnError
@@ -80,7 +80,7 @@ def test_the_pages_are_served(tmp_path):
 
 
 def test_the_form_for_the_password(tmp_path):
-    app = make_app(tmp_path / "new", Keys(password="correct horse"), preset="fast")
+    app = make_app(tmp_path / "new", Keys(password="correct horse"), new=quick_model)
     with TestClient(app, base_url=BASE) as page:
         assert "Password" in page.get("/").text
         wrong = page.post("/login", data={"password": "horse"})

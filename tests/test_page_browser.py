@@ -43,7 +43,7 @@ def visit(browser):
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 850}} | how)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(240_000)
         page.on("console", lambda message: is_wrong(message) and wrong.append(f"{message.text} {message.location}"))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         name, _, view = address.partition("#")

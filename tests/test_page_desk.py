@@ -44,15 +44,15 @@ def held(desk, monkeypatch):
 
     def wait():
         busy.set()
-        assert gate.wait(20)
+        assert gate.wait(300)
 
     monkeypatch.setattr(desk.bench, "undo", wait)
     first = desk.undo()
-    assert busy.wait(20)
+    assert busy.wait(300)
     yield
     monkeypatch.setattr(desk.bench, "undo", real)
     gate.set()
-    first.result(20)
+    first.result(300)
 
 
 def test_adds_that_stand_together_are_one_change(desk, sent, monkeypatch):  # noqa: F811
@@ -62,9 +62,9 @@ def test_adds_that_stand_together_are_one_change(desk, sent, monkeypatch):  # no
         later = desk.relabel([0], "stripes")
         last = desk.add(sent(desk.bench, "rows", [2]), "rows")
         assert desk.state()["n_waiting"] == 5
-    assert [len(job.result(30)["added"]) for job in jobs] == [1, 1, 1]
-    assert later.result(30)["relabeled"][0]["label"] == "stripes"
-    assert last.result(30)["added"][0]["id"] == 3
+    assert [len(job.result(300)["added"]) for job in jobs] == [1, 1, 1]
+    assert later.result(300)["relabeled"][0]["label"] == "stripes"
+    assert last.result(300)["added"][0]["id"] == 3
     assert labels(desk.bench) == {0: "stripes", 1: "columns", 2: "checks", 3: "rows"}
     assert {image.batch for image in list(desk.bench.opened.images.values())[:3]} <= {0}, "begun in one"
     assert desk.state() == {"doing": "", "n_waiting": 0, "undo": "adding 1 photo"}
@@ -73,10 +73,29 @@ def test_adds_that_stand_together_are_one_change(desk, sent, monkeypatch):  # no
 def test_a_change_that_fails_is_told_to_who_asked(desk, sent):  # noqa: F811
     desk.start()
     with pytest.raises(InvalidInputError, match="the model is empty"):
-        desk.remove([0]).result(20)
+        desk.remove([0]).result(300)
     with pytest.raises(InvalidInputError, match="must not be empty"):
         desk.add(sent(desk.bench, "rows", [1]), "  ")
-    assert len(desk.add(sent(desk.bench, "rows", [1]), "rows").result(30)["added"]) == 1, "the next is done"
+    assert len(desk.add(sent(desk.bench, "rows", [1]), "rows").result(300)["added"]) == 1, "the next is done"
+
+
+def test_who_has_gone_before_his_turn_gets_nothing_and_the_rest_goes_on(desk, sent, monkeypatch):  # noqa: F811
+    desk.start()
+    with held(desk, monkeypatch):
+        gone = desk.add(sent(desk.bench, "rows", [1]), "rows")
+        stays = desk.add(sent(desk.bench, "rows", [2]), "rows")
+        assert gone.cancel()
+    assert len(stays.result(300)["added"]) == 1
+    assert len(desk.bench.opened.images) == 1
+    assert desk.add(sent(desk.bench, "rows", [3]), "rows").result(300)["added"], "the desk is still there"
+
+
+def test_who_goes_while_his_change_is_made_does_not_stop_it(desk, sent):  # noqa: F811
+    desk.start()
+    first = desk.add(sent(desk.bench, "rows", [1]), "rows")
+    wait_for(lambda: first.running() or first.done())
+    assert not first.cancel()
+    assert first.result(300)["added"]
 
 
 def test_a_full_queue_is_refused(desk, monkeypatch):
@@ -91,12 +110,12 @@ def test_a_full_queue_is_refused(desk, monkeypatch):
 
 def test_stopping_refuses_what_waits_and_leaves_the_model_whole(desk, sent, monkeypatch):  # noqa: F811
     desk.start()
-    desk.add(sent(desk.bench, "rows", [1]), "rows").result(30)
+    desk.add(sent(desk.bench, "rows", [1]), "rows").result(300)
     with held(desk, monkeypatch):
         desk._jobs.put_nowait(None)
         late = desk.add(sent(desk.bench, "columns", [1]), "columns")
     with pytest.raises(Refused, match="being stopped"):
-        late.result(20)
+        late.result(300)
     desk.close()
     assert check_model(desk.bench.path).n_images == 1
 
@@ -104,7 +123,7 @@ def test_stopping_refuses_what_waits_and_leaves_the_model_whole(desk, sent, monk
 def test_other_processes_and_upkeep_are_told(desk, sent):  # noqa: F811
     desk.start()
     for kind in ("rows", "columns"):
-        desk.add(sent(desk.bench, kind, [1, 2]), kind).result(30)
+        desk.add(sent(desk.bench, kind, [1, 2]), kind).result(300)
     wait_for(lambda: desk.bench.opened.classifier.fitted().is_calibrated)
     wait_for(lambda: desk._kept_up is desk.bench.opened)
     with edit(desk.bench.path) as editor:
@@ -125,16 +144,16 @@ def test_upkeep_gives_way_to_changes(desk, sent, monkeypatch):  # noqa: F811
 
     monkeypatch.setattr(desk_module, "keep_up", endless)
     desk.start()
-    desk.add(sent(desk.bench, "rows", [1]), "rows").result(30)
-    assert started.wait(20)
-    assert len(desk.add(sent(desk.bench, "rows", [2]), "rows").result(30)["added"]) == 1
+    desk.add(sent(desk.bench, "rows", [1]), "rows").result(300)
+    assert started.wait(300)
+    assert len(desk.add(sent(desk.bench, "rows", [2]), "rows").result(300)["added"]) == 1
     wait_for(lambda: n_tries[0] > 1)
     desk._jobs.put_nowait(None)
 
 
 def test_trouble_with_the_folder_is_told_once(desk, sent):  # noqa: F811
     desk.start()
-    desk.add(sent(desk.bench, "rows", [1]), "rows").result(30)
+    desk.add(sent(desk.bench, "rows", [1]), "rows").result(300)
     wait_for(lambda: desk._kept_up is desk.bench.opened)
     (desk.bench.path / "manifest.json").write_bytes(b"{}")
     wait_for(lambda: any(kind == "trouble" for kind, _ in desk.events.said))

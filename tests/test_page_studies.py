@@ -32,19 +32,19 @@ def studies(bench):
 
 def test_an_audit_finds_the_wrong_label_and_is_made_once(studies, bench):
     study = studies.of("audit", bench.opened)
-    found = study.result(60)
+    found = study.result(300)
     assert [(suspect["id"], suspect["suggested"]) for suspect in found["suspects"]] == [(9, "rows")]
     assert studies.of("audit", bench.opened) is study
-    assert studies.of("evaluation", bench.opened).result(60)["n_images"] == 10
+    assert studies.of("evaluation", bench.opened).result(300)["n_images"] == 10
     assert any(kind == "study" for kind, _ in studies._events.said)
     bench.relabel([9], "rows")
     again = studies.of("audit", bench.opened)
     assert again is not study
-    assert again.result(60)["suspects"] == ()
+    assert again.result(300)["suspects"] == ()
 
 
 def test_decisions_are_remembered_for_the_photo_under_its_label(studies, bench):
-    found = studies.of("audit", bench.opened).result(60)
+    found = studies.of("audit", bench.opened).result(300)
     (entry,) = studies.decided(found, bench.opened)["suspects"]
     assert entry["decision"] is None
     studies.decide(bench.opened, "suspects", [9], ["columns", "rows"], "keep")
@@ -63,19 +63,19 @@ def test_a_study_of_a_model_that_changed_is_stopped(studies, bench, monkeypatch)
 
     def slow(opened, progress):
         going.set()
-        assert go_on.wait(20)
+        assert go_on.wait(300)
         progress("looking", 1, 2)
         return {"whole": True}
 
     monkeypatch.setitem(studies_module.STUDIES, "audit", slow)
     first = studies.of("audit", bench.opened)
-    assert going.wait(20)
+    assert going.wait(300)
     bench.relabel([9], "rows")
     second = studies.of("audit", bench.opened)
     go_on.set()
     with pytest.raises(Refused, match="changed meanwhile"):
-        first.result(20)
-    assert second.result(20) == {"whole": True}
+        first.result(300)
+    assert second.result(300) == {"whole": True}
 
 
 def test_a_study_that_failed_is_made_again(studies, bench, monkeypatch):
@@ -84,6 +84,6 @@ def test_a_study_that_failed_is_made_again(studies, bench, monkeypatch):
 
     monkeypatch.setitem(studies_module.STUDIES, "audit", fail)
     with pytest.raises(MemoryError):
-        studies.of("audit", bench.opened).result(20)
+        studies.of("audit", bench.opened).result(300)
     monkeypatch.undo()
-    assert studies.of("audit", bench.opened).result(60)["n_images"] == 10
+    assert studies.of("audit", bench.opened).result(300)["n_images"] == 10

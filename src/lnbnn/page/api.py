@@ -106,12 +106,16 @@ class Api:
         """The labeled photos: ``lnbnn list --format json``, with the name each was sent under."""
         opened, label = self.bench.opened, request.query_params.get("label")
         images = [] if opened is None else list(opened.images.values())
-        listed = [
-            image.as_json() | {"name": self.shelf.name_of(image)}
-            for image in images
-            if label is None or str(image.label) == label
-        ]
-        return as_reply({"generation": 0 if opened is None else opened.generation, "images": listed})
+
+        def listed() -> Response:
+            found = [
+                image.as_json() | {"name": self.shelf.name_of(image)}
+                for image in images
+                if label is None or str(image.label) == label
+            ]
+            return as_reply({"generation": 0 if opened is None else opened.generation, "images": found})
+
+        return await self._run(listed)
 
     async def image(self, request: Request) -> Response:
         """A labeled photo: how it would be answered without itself, and those most like it."""
@@ -158,14 +162,12 @@ class Api:
 
     async def listen(self, request: Request) -> Response:
         """What happens, as server-sent events."""
-        self._listeners.__enter__()
+        self._listeners.check()
 
         async def text() -> AsyncIterator[str]:
-            try:
+            with self._listeners:  # taken when the reply begins: one that never does leaves nothing behind
                 async for part in self.events.listen():
                     yield part
-            finally:
-                self._listeners.__exit__()
 
         return StreamingResponse(text(), media_type="text/event-stream")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import LnbnnError
 from lnbnn.page.api import Api
 from lnbnn.page.bench import Bench
@@ -39,7 +40,7 @@ def make_app(
     names: Iterable[str] = ("127.0.0.1", "localhost", "::1"),
     any_address: bool = False,
     images: Folders = (),
-    preset: str | None = None,
+    new: Callable[[], Classifier] | None = None,
     trust_network: bool = False,
     limits: Limits | None = None,
 ) -> Guard:
@@ -54,12 +55,12 @@ def make_app(
         As of :class:`~lnbnn.page.guard.Guard`.
     images : folders
         Where the labeled photos are now; by default where they were.
-    preset, trust_network
+    new, trust_network
         As of :class:`~lnbnn.page.bench.Bench`.
     """
     limits = limits or Limits()
     events, shelf = Events(), Shelf(shelf_folder(path), images)
-    bench = Bench(path, shelf, preset=preset, trust_network=trust_network)
+    bench = Bench(path, shelf, new=new, trust_network=trust_network)
     desk = Desk(bench, events)
     api = Api(bench, desk, shelf, events, limits)
 

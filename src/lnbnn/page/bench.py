@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from lnbnn.params import AUTO
 from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import Reference, check_ids
 
-__all__ = ["FITTED_ON", "GROWS_UNTIL", "Bench", "Opened", "Photo"]
+__all__ = ["FITTED_ON", "GROWS_UNTIL", "Bench", "Opened", "Photo", "begin"]
 
 _logger = logging.getLogger(__name__)
 
@@ -56,6 +56,15 @@ class Opened:
 Batch = tuple[Sequence[Photo], str]
 
 
+def begin() -> Classifier:
+    """What a model is begun with: Local NBNN on the network's cells, or on dense SIFT where there is no network."""
+    try:
+        return make_classifier(preset="deep")
+    except LnbnnError as error:
+        _logger.warning("the network is not there (%s); Local NBNN on dense SIFT is taken", error)
+        return make_classifier(preset="balanced")
+
+
 class Bench:
     """A model folder and the photos beside it.
 
@@ -64,9 +73,8 @@ class Bench:
     path : path
         The model; one that is not there is begun with the first photo.
     shelf : Shelf
-    preset : str, optional
-        What a model that is begun here is made with; by default Local NBNN on the network's cells, or on dense SIFT
-        where the network is not installed.
+    new : callable, optional
+        Gives what a model is begun with, a classifier that is not fitted; by default :func:`begin`.
 
     Attributes
     ----------
@@ -80,11 +88,11 @@ class Bench:
         path: str | os.PathLike[str],
         shelf: Shelf,
         *,
-        preset: str | None = None,
+        new: Callable[[], Classifier] | None = None,
         trust_network: bool = False,
     ) -> None:
         self.path, self.shelf = Path(os.path.abspath(path)), shelf
-        self.trust_network, self._preset = trust_network, preset
+        self.trust_network, self.new = trust_network, new or begin
         self.opened: Opened | None = None
         self.steps = UndoList()
         self._seen: tuple[int, ...] | None = None
@@ -157,16 +165,6 @@ class Bench:
             sent = [str(self.shelf.path_of(photo.digest)) for photo in own]
             results.append(_named(added, [], [[file, skipped[file]] for file in sent if file in skipped], names))
         return results
-
-    def new(self) -> Classifier:
-        """What a model is begun with, not yet fitted."""
-        if self._preset is not None:
-            return make_classifier(preset=self._preset)
-        try:
-            return make_classifier(preset="deep")
-        except LnbnnError as error:
-            _logger.warning("the network is not there (%s); Local NBNN on dense SIFT is taken", error)
-            return make_classifier(preset="balanced")
 
     def _files(self, photos: Sequence[Photo]) -> tuple[list[str], dict[str, str]]:
         """The files of photos, and the name each was sent under."""

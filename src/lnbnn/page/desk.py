@@ -129,6 +129,9 @@ class Desk:
 
     def _work(self, job: _Job) -> None:
         jobs = [job] if job.work is not None else self._standing_together(job)
+        jobs = [one for one in jobs if one.done.set_running_or_notify_cancel()]  # who has gone wants nothing any more
+        if not jobs:
+            return
         try:
             if job.work is not None:
                 results: list[Any] = [job.work()]

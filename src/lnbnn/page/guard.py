@@ -278,9 +278,13 @@ class Places:
     def __init__(self, n: int, what: str) -> None:
         self._left, self._what = n, what
 
-    def __enter__(self) -> None:
+    def check(self) -> None:
+        """Refuse if there is none left."""
         if self._left <= 0:
             raise Refused(503, f"too many {self._what} at a time; try again.", retry_s=1)
+
+    def __enter__(self) -> None:
+        self.check()
         self._left -= 1
 
     def __exit__(self, *_: object) -> None:

@@ -79,12 +79,26 @@ export async function attempt(work) {
   }
 }
 
+// While photos come in by the hundred the model changes many times a second: it is looked at now and then.
+let lastLook = 0;
+let nextLook = null;
+function look() {
+  clearTimeout(nextLook);
+  const wait = lastLook + 700 - performance.now();
+  if (wait > 0) {
+    nextLook = setTimeout(look, wait);
+    return;
+  }
+  lastLook = performance.now();
+  refresh().catch(() => {});
+}
+
 export function listen() {
   const source = new EventSource("/api/events");
   for (const kind of ["model", "progress", "study", "decision", "trouble"]) {
     source.addEventListener(kind, (event) => {
       const content = JSON.parse(event.data);
-      if (kind === "model") refresh().catch(() => {});
+      if (kind === "model") look();
       for (const run of listeners.get(kind) ?? []) run(content);
     });
   }
