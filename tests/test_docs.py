@@ -41,7 +41,7 @@ LIMITS = {  # figures that are settings, limits, or of someone else
     "python.md": {"67 million", "704 MiB", "48 MiB", "512 MiB", "70 MiB"},
     "reject-strangers.md": {"0.5 %"},
 }
-FOREIGN = r"\b(anew|manners|dearest|doubles|labeled|neighbors?|color|centre|learned|recognize|licence|behaviour)\b"
+FOREIGN = r"\b(anew|manners|dearest|doubles|labelled|neighbours?|colour|centre|learnt|recognise|licence|behaviour)\b"
 
 
 def _text(name):
