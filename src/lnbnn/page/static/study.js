@@ -23,8 +23,9 @@ export function study(name, place, draw) {
       try {
         kept[name] = await get(`/api/${name}`);
       } catch (error) {
-        if (isThere) said.textContent = error.status === 409 ? "The model was changed meanwhile." : error.message;
-        again.hidden = error.status !== 409;
+        if (!isThere) return;
+        if (error.status === 409) setTimeout(() => isThere && ask(true), 1000); // it was changed meanwhile
+        else said.textContent = error.message;
         return;
       }
     }
