@@ -172,6 +172,7 @@ CHANGES = {
     "calibrate": calibrate,
     "fit --force": lambda folder: fitted(7).save(folder, overwrite=True),
     "fit": lambda folder: fitted().save(folder),
+    "discard": model_writer.discard_model,
 }
 
 
@@ -288,6 +289,9 @@ def _judge(change, folder, before, said, where):
     else:
         assert "nothing was changed" not in (said or ""), where
         made = True
+    if change == "discard" and made:
+        assert now is None, where
+        return made
     if change != "fit" or made:  # the next one finds a model that it can change, and cleans up
         with edit(folder) as model:
             model.add([features(60)], ["q"])
@@ -478,7 +482,7 @@ def cut_the_power(root, change, *, seed=0, without=None):
 def _n_cleaning(recorded):
     """How many calls came after the last one that a change must wait for: those after it only tidy up."""
     kinds = [kind for kind, _, _ in recorded.calls]
-    return len(kinds) - 1 - max(place for place, kind in enumerate(kinds) if kind == "fsync")
+    return len(kinds) - 1 - max((place for place, kind in enumerate(kinds) if kind == "fsync"), default=-1)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def test_every_call_may_fail(tmp_path, change, kind):
     assert counts["kept"] > 0
 
 
-@pytest.mark.parametrize("change", ["add", "relabel", "compact", "fit --force", "fit"])
+@pytest.mark.parametrize("change", ["add", "relabel", "compact", "fit --force", "fit", "discard"])
 def test_a_power_cut_at_any_moment(tmp_path, change):
     assert cut_the_power(tmp_path, change) >= 16
 
@@ -56,7 +56,7 @@ def test_a_power_cut_at_any_moment(tmp_path, change):
 def test_a_writer_that_does_not_wait_for_the_disk_is_found_out(tmp_path, line):
     """The power cuts above fail as they should: each wait that is left out loses a model in one of them."""
     found = []
-    for change in ("compact", "fit"):
+    for change in ("compact", "fit", "discard"):
         try:
             cut_the_power(tmp_path / change, change, without=line)
         except AssertionError as error:
