@@ -15,6 +15,7 @@ from lnbnn.cli.console import (
     Images,
     Jobs,
     ModelDir,
+    PhotoFolders,
     Strict,
     TrustNetwork,
     human_bytes,
@@ -223,13 +224,7 @@ def explain(
     against: Annotated[
         str | None, typer.Option(help="Show what speaks for the class against this one.", show_default=False)
     ] = None,
-    images: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A folder that the labeled photos are in now; several: repeated. Default: where they were.",
-            show_default=False,
-        ),
-    ] = None,
+    images: PhotoFolders = None,
     format: Annotated[Format, typer.Option(help="How to print it (csv: the labeled photos).")] = Format.table,
     trust_network: TrustNetwork = False,
 ) -> None:

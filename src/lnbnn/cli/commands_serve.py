@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from lnbnn.cli.console import TrustNetwork, note, say
+from lnbnn.cli.console import PhotoFolders, TrustNetwork, note, say
 
 __all__ = ["serve"]
 
@@ -31,13 +31,7 @@ def serve(
     name: Annotated[
         str | None, typer.Option(help="Another name this machine goes by, such as that of a proxy.", show_default=False)
     ] = None,
-    images: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A folder that the labeled photos are in now; several: repeated. Default: where they were.",
-            show_default=False,
-        ),
-    ] = None,
+    images: PhotoFolders = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
     trust_network: TrustNetwork = False,
 ) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "Images",
     "Jobs",
     "ModelDir",
+    "PhotoFolders",
     "Strict",
     "TrustNetwork",
     "human_bytes",
@@ -82,6 +83,13 @@ Cache = Annotated[
     Path | None, typer.Option("--cache", help="Feature cache folder, used and filled.", show_default=False)
 ]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace a model that is there already.")]
+PhotoFolders = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A folder that the labeled photos are in now; several: repeated. Default: where they were.",
+        show_default=False,
+    ),
+]
 TrustNetwork = Annotated[
     bool,
     typer.Option(

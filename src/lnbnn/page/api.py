@@ -263,7 +263,7 @@ class Api:
         return as_reply(await asyncio.wrap_future(self.desk.undo()))
 
     async def improve(self, request: Request) -> Response:
-        """Choose the method and its settings anew on all photos, as ``lnbnn fit`` does; it may take minutes."""
+        """Choose the method and its settings again on all photos, as ``lnbnn fit`` does; it may take minutes."""
         self.bench.now()
         return as_reply(await asyncio.wrap_future(self.desk.improve()))
 

@@ -33,7 +33,7 @@ _WAIT_S = 10.0  # for another process that changes the model
 FITTED_ON = "fitted_on"
 """The note of how many photos a model that was begun here was fitted on ..."""
 GROWS_UNTIL = 512
-"""... which is fitted anew each time they have doubled, up to so many."""
+"""... which is fitted again each time they have doubled, up to so many."""
 
 
 @dataclass(frozen=True)
@@ -261,9 +261,9 @@ class Bench:
         return [] if self.opened is None else [number for number in ids if number in self.opened.images]
 
     def improve(self, progress: Progress = no_progress) -> dict[str, Any]:
-        """Choose the method and its settings anew, as ``lnbnn fit`` does, on all photos."""
+        """Choose the method and its settings again, as ``lnbnn fit`` does, on all photos."""
         model = refit(self.path, make_classifier(preset=AUTO), self.files(self.now()), progress=progress)
-        if FITTED_ON in self.shelf.notes:  # what was chosen stays: it is not fitted anew by itself any more
+        if FITTED_ON in self.shelf.notes:  # what was chosen stays: it is not fitted again by itself any more
             self.shelf.note(**{FITTED_ON: GROWS_UNTIL})
         self.open()
         return {"index": model.describe(), "choice": model.choice}

@@ -94,8 +94,8 @@ class Desk:
         return self._put(_Job("undoing", self.bench.undo))
 
     def improve(self) -> Future[dict[str, Any]]:
-        """Choose the method and its settings anew."""
-        name = "choosing anew"
+        """Choose the method and its settings again."""
+        name = "choosing again"
         return self._put(_Job(name, lambda: self.bench.improve(self._progress(name))))
 
     def _put(self, job: _Job) -> Future[Any]:

@@ -1,4 +1,4 @@
-"""What is done for a model while nobody changes it: a young one is fitted anew, and probabilities kept true."""
+"""What is done for a model while nobody changes it: a young one is fitted again, and probabilities kept true."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ async function ask(path, options) {
     throw new Error("The server does not answer. Is lnbnn serve still running?");
   }
   const content = await reply.json().catch(() => ({}));
-  if (reply.status === 401) throw new Error("The server was started anew. Open the address that it printed.");
+  if (reply.status === 401) throw new Error("The server was started again. Open the address that it printed.");
   if (!reply.ok) throw Object.assign(new Error(content.error ?? `The server answered ${reply.status}.`), { status: reply.status, content });
   return content;
 }

@@ -12,13 +12,13 @@ export function study(name, place, draw) {
   place.append(said, again, box);
   let isThere = true;
 
-  async function ask(anew) {
+  async function ask(fresh) {
     again.hidden = true;
     if (!state.model.n_images) {
       said.textContent = "The model is empty.";
       return;
     }
-    if (anew || !kept[name]) {
+    if (fresh || !kept[name]) {
       said.replaceChildren(h("span", { class: "spinner" }), " looking at each photo as if the model did not hold it …");
       try {
         kept[name] = await get(`/api/${name}`);

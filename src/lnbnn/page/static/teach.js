@@ -191,7 +191,7 @@ function advice() {
     better.disabled = true;
     const result = await attempt(() => post("/api/improve", {}));
     better.disabled = false;
-    if (result) toast(result.choice?.accuracy ? `Chosen anew. Accuracy to expect: ${(100 * result.choice.accuracy).toFixed(0)} %.` : "Chosen anew.");
+    if (result) toast(result.choice?.accuracy ? `Chosen again. Accuracy to expect: ${(100 * result.choice.accuracy).toFixed(0)} %.` : "Chosen again.");
   } }, "Choose the best method for these photos");
   return [
     h("section", { class: "advice" }, h("h2", {}, "The method"),
