@@ -288,8 +288,10 @@ def tabulate(results: Results) -> str:
     text = markdown_table(["what", "asked for", *asked], rows) if asked else ""
     if "gallery" in results:
         found = results["gallery"]
-        text += f"\nA gallery of 10,000 photos opens in {found['open_s']:.1f} s (asked for: 1 s); the longest task "
-        text += f"while it is scrolled takes {found['longest_task_ms']} ms (100 ms).\n"
+        text += f"\nA gallery of 10,000 photos opens in {found['open_s']:.1f} s (asked for: 1 s). "
+        longest = found["longest_task_ms"]  # a browser reports those of 50 ms and more
+        slowest = f"the longest task takes {longest} ms" if longest else "no task takes 50 ms"
+        text += f"While it is scrolled {slowest} (asked for: 100 ms at most).\n"
     if "soak" in results:
         found = results["soak"]
         ended, cut, sent = found["kills"], found["cuts"]["cuts"], found["requests"]["requests"]
