@@ -23,6 +23,7 @@ NEIGHBOR_METHODS = [
 def make(method, **changes):
     """A quick classifier of the method: one scale, exact search, every query descriptor, few words."""
     settings = {"descriptor_params": SIFT_PARAMS, "index": "exact", "query_budget": None, "n_words": 16, "n_jobs": 1}
+    settings |= {"n_gaussians": 2, "n_components": 8}
     return resolve(CLASSIFIERS, method, "method")(**{**known(method, settings), **changes})
 
 

@@ -11,6 +11,7 @@ from synthetic import grating_set, small_sift
 
 from lnbnn import LateFusion, LocalNBNN, load
 from lnbnn.classifiers.auto import Auto, Choice, Trial, _expected, _sample, _Trials, worthwhile
+from lnbnn.classifiers.fisher import FisherVectors
 from lnbnn.classifiers.options import make_classifier
 from lnbnn.classifiers.ridge import PooledRidge
 from lnbnn.errors import InvalidInputError
@@ -69,7 +70,9 @@ def trials_of(**log_probas):
         rows = np.stack([np.where(np.arange(n) % 2 == c, right, 1 - right) for c in (0, 1)], axis=1)
         trials.log_probas[name] = np.log(rows)
         trials.kind_of[name] = name.rpartition("_")[0]
-        trials.models[name] = SimpleNamespace(descriptor=SimpleNamespace(name=name.split("_")[1]))
+        descriptor = SimpleNamespace(name=name.split("_")[1], normalization=None)
+        settings = LocalNBNN() if name.startswith("near") else FisherVectors()
+        trials.models[name] = SimpleNamespace(descriptor=descriptor, settings=settings)
         trials.trials[name] = Trial(name, float((right > 0.5).mean()), float(-np.log(right).mean()))
     return trials
 
@@ -83,6 +86,22 @@ def test_the_best_of_each_kind_is_taken_and_what_says_nothing_leaves():
     log_probas, places = trials._used(taken)
     descriptors = dict(zip(taken, ["sift", "cells", "keys"], strict=True))
     assert worthwhile(descriptors, dict(zip(taken, log_probas, strict=True)), places, 0.001) == taken[:2]
+
+
+@pytest.mark.parametrize(("lead", "taken"), [(0.3, ["near_sift_1", "codes_sift_1"]), (0.1, ["codes_sift_1"])])
+def test_an_index_beside_another_member_must_be_worth_a_hundredth_of_the_loss(lead, taken):
+    rng = np.random.default_rng(0)
+    codes = np.clip(rng.normal(0.75, 0.2, 400), 0.05, 0.95)
+    index = np.clip(0.5 + 0.05 * rng.normal(lead, 1.0, 400), 0.05, 0.95)
+    trials = trials_of(near_sift_1=index, codes_sift_1=codes)
+    log_probas, places = trials._used(["near_sift_1", "codes_sift_1"])
+    alone, both = (
+        negative_log_likelihood(fuse(given, fit_fusion_weights(given, places)), places)
+        for given in (log_probas[1:], log_probas)
+    )
+    assert (alone / both > 1.01) == (len(taken) == 2)
+    assert trials.chosen() == taken
+    assert trials_of(near_sift_1=index, codes_cells_1=codes).chosen() == ["near_sift_1", "codes_cells_1"]
 
 
 def worth_of(first_descriptor, second_descriptor):
@@ -174,6 +193,8 @@ def test_it_tries_fuses_and_tells(chosen):
         "local-nbnn on dense-sift, location weight 1.6",
         "local-nbnn on dense-sift, location weight 0.8",
         "local-nbnn on dense-sift, location weight 0",
+        "fisher on dense-sift",
+        "fisher on dense-sift, without places",
     ]
     assert any(trial.weight > 0 for trial in chosen.choice_.trials)
     assert (chosen.choice_.n_images, chosen.choice_.n_classes) == (9, 3)
@@ -203,8 +224,13 @@ def test_the_model_keeps_the_choice_and_lives(chosen, tmp_path):
 
 def test_without_a_network_codes_are_tried():
     names = [name for _, name, _ in Auto().candidates("dense-sift", has_network=False)]
-    assert names[3:] == ["slc on dense-sift", "slc on dense-sift, a pyramid of 3 levels"]
-    assert [name for _, name, _ in Auto().candidates("dense-sift", has_network=True)] == names[:3]
+    assert names[3:] == [
+        "fisher on dense-sift",
+        "fisher on dense-sift, without places",
+        "slc on dense-sift",
+        "slc on dense-sift, a pyramid of 3 levels",
+    ]
+    assert [name for _, name, _ in Auto().candidates("dense-sift", has_network=True)] == names[:5]
 
 
 @pytest.mark.parametrize(("accuracy", "tried"), [(0.9, ["deep", "dense-sift"]), (0.7, ["deep", "dense-sift", *KEYS])])

@@ -1,4 +1,4 @@
-"""Spatially Local Coding: codes worked by hand, evidence that sums to the score, and changes with the words kept."""
+"""Spatially Local Coding: codes worked by hand, and evidence that sums to the score."""
 
 from __future__ import annotations
 
@@ -7,26 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from synthetic import make_features
+from test_coded_ridge import a_set, image
 
-from lnbnn import ImageFeatures, LateFusion, LocalNBNN, load
+from lnbnn import ImageFeatures
 from lnbnn.classifiers.local_coding import SpatiallyLocalCoding
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.methods.local_coding import LocalCoding, with_location
 from lnbnn.methods.pyramid.codebook import Codebook
-from lnbnn.model.changes import compact
-
-
-def image(seed, label, dtype=np.uint8, n_dims=8):
-    """Twelve descriptors around the label's axis, at seeded places."""
-    rng = np.random.default_rng(seed)
-    values = rng.uniform(0, 60, (12, n_dims)) + 60.0 * np.eye(n_dims)[label]
-    return make_features((values if dtype == np.uint8 else values / 127).astype(dtype), seed=seed)
-
-
-def a_set(n=12, n_classes=3, dtype=np.uint8):
-    labels = [place % n_classes for place in range(n)]
-    return [image(seed, label, dtype) for seed, label in enumerate(labels)], labels
 
 
 def quick(**changes):
@@ -131,79 +118,6 @@ def test_vectors_have_unit_length():
     vectors = quick().fit(images, labels).method_.vectors
     assert vectors.shape == (12, 24)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-4)
-
-
-def test_a_changed_model_is_a_fresh_one_with_the_same_words(tmp_path):
-    images, labels = a_set(12)
-    quick().fit(images[:6], labels[:6]).save(tmp_path / "model")
-    changed = load(tmp_path / "model")
-    for features, label in zip(images[6:], labels[6:], strict=True):
-        changed.partial_fit([features], [label])
-    changed.remove(1).relabel(0, 2)
-    fresh = LocalCoding(changed.method_.settings)
-    fresh.codebooks = changed.method_.codebooks
-    kept = [0, *range(2, 12)]
-    for reference, place in zip(changed.images_, kept, strict=True):
-        fresh.add(reference, images[place])
-    fresh.finish(changed.model_.references, lambda *_: None)
-    expected = np.stack([fresh.scores(features) for features in images])
-    assert np.array_equal(changed.decision_function(images), expected)
-    assert [reference.label for reference in changed.images_] == [2, *labels[2:]]
-
-
-def test_held_out_scores_are_those_of_a_model_without_the_image():
-    images, labels = a_set()
-    model = quick().fit(images, labels)
-    held_out = model.held_out_scores()
-    assert np.allclose(held_out[4], model.remove(4).decision_function(images[4:5])[0], atol=1e-9)
-
-
-def test_words_stay_when_the_model_is_compacted_and_the_constant_is_chosen_again(tmp_path):
-    images, labels = a_set(12)
-    model = quick(alpha=None).fit(images[:6], labels[:6])
-    words = [codebook.words.copy() for codebook in model.method_.codebooks]
-    model.partial_fit(images[6:], labels[6:])
-    model.save(tmp_path / "model")
-    compact(tmp_path / "model")
-    method = load(tmp_path / "model").method_
-    assert all(np.array_equal(codebook.words, before) for codebook, before in zip(method.codebooks, words, strict=True))
-    assert method.alpha[0] == quick(alpha=None).fit(images, labels).method_.alpha[0]
-
-
-def test_models_with_other_words_are_not_merged():
-    images, labels = a_set()
-    model, other = quick().fit(images[:6], labels[:6]), quick().fit(images[6:], labels[6:])
-    before = model.decision_function(images)
-    with pytest.raises(InvalidInputError, match="must have learned the same words; fit one model on the images"):
-        model.model_.absorb(other.model_)
-    assert np.array_equal(model.decision_function(images), before)
-
-
-def test_models_of_the_same_words_are_merged(tmp_path):
-    images, labels = a_set()
-    quick().fit(images, labels).save(tmp_path / "model")
-    one, two = load(tmp_path / "model"), load(tmp_path / "model")
-    for place in range(6):
-        one.remove(place)
-        two.remove(place + 6)
-    one.model_.absorb(two.model_)
-    expected = load(tmp_path / "model").decision_function(images)
-    assert np.array_equal(one.decision_function(images), expected)
-
-
-def test_a_fusion_with_it_lives():
-    images, labels = a_set()
-    members = [("a", LocalNBNN(index="exact", query_budget=None)), ("b", quick())]
-    fusion = LateFusion(members, n_jobs=1).fit(images[:-1], labels[:-1])
-    fusion.partial_fit(images[-1:], labels[-1:]).remove(0)
-    assert len(fusion.images_) == 11
-    assert fusion.predict(images[1:]).tolist() == labels[1:]
-
-
-def test_the_answers_do_not_depend_on_the_threads():
-    images, labels = a_set()
-    expected = quick().fit(images, labels).decision_function(images)
-    assert np.array_equal(quick(n_jobs=3).fit(images, labels).decision_function(images), expected)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.methods import INCREMENTAL
 from lnbnn.methods.affine import AffineCorrection
 from lnbnn.methods.base import no_progress
+from lnbnn.methods.fisher import FisherRegression
 from lnbnn.methods.kernel import ResponseKernel
 from lnbnn.methods.local_coding import LocalCoding
 from lnbnn.methods.local_nbnn import LocalMatching
@@ -32,11 +33,12 @@ METHODS = {
     "local-nbnn-kernel": lambda settings: ResponseKernel(settings, LocalMatching(settings, *WEIGHTS)),
     "pooled-ridge": PooledRegression,
     "pooled-svm": PooledMachines,
+    "fisher": FisherRegression,
     "slc": LocalCoding,
     "spm-hard": PyramidMachines,
     "spm-soft": PyramidMachines,
 }
-EXACT = INCREMENTAL - {"slc"}  # whose words stay those of the first fit
+EXACT = INCREMENTAL - {"fisher", "slc"}  # whose codes stay those of the first fit
 CHANGES = {"n_words": 8, "alpha": 0.1, "n_neighbors": 5, "index": "exact", "n_jobs": 1}
 
 

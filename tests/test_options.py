@@ -19,12 +19,25 @@ def test_nothing_given_is_the_default_classifier():
     assert type(make_classifier()) is Auto
 
 
-@pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"deep"}))
+@pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"deep", "sift"}))
 def test_a_preset_is_where_settings_start(preset):
     made = make_classifier(preset=preset, params={"descriptor_params": {"longest_side": 96}, "n_neighbors": 7})
     expected = LocalNBNN(**preset_params(preset)).get_params()
     expected["descriptor_params"] = (expected["descriptor_params"] or {}) | {"longest_side": 96}
     assert made.get_params() == expected | {"n_neighbors": 7}
+
+
+def test_a_preset_may_be_a_fusion():
+    params = {"descriptor_params": {"longest_side": 96}, "n_neighbors": 7, "n_words": 32, "n_jobs": 1}
+    made = make_classifier(preset="sift", params=params)
+    assert type(made) is LateFusion
+    members = [member for _, member in made.estimators]
+    assert [member.method for member in members] == ["local-nbnn", "slc", "fisher"]
+    assert all(member.descriptor_params == {"longest_side": 96} for member in members)
+    near, codes, fisher = members
+    assert (near.n_neighbors, codes.n_words, codes.max_descriptors, fisher.n_gaussians) == (7, 32, None, 256)
+    with pytest.raises(InvalidInputError, match="the preset sift is a fusion of its own methods; take another preset"):
+        make_classifier(["nbnn"], preset="sift")
 
 
 def test_none_is_a_value():

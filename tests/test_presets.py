@@ -6,20 +6,20 @@ import pytest
 from synthetic import grating_set
 
 from lnbnn import LocalNBNN
+from lnbnn.classifiers.options import make_classifier
 from lnbnn.errors import UnknownNameError
 from lnbnn.params import PRESETS, preset_params
 
 
 def test_the_presets():
-    assert sorted(PRESETS) == ["balanced", "deep", "fast", "paper"]
+    assert sorted(PRESETS) == ["balanced", "deep", "fast", "paper", "sift"]
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_every_preset_makes_a_classifier_that_works(name):
-    classifier = LocalNBNN(**preset_params(name))
-    classifier.check_settings()
-    images, labels = grating_set(n_images=1)
-    assert classifier.fit(images, labels).predict(grating_set(n_images=1, seed=1)[0]).tolist() == labels
+    classifier = make_classifier(preset=name)
+    images, labels = grating_set(n_images=3)
+    assert classifier.fit(images, labels).predict(grating_set(n_images=3, seed=1)[0]).tolist() == labels
 
 
 def test_balanced_is_what_the_constructor_says():

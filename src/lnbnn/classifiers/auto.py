@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lnbnn.classifiers.base import Classifier, settings_class
+from lnbnn.classifiers.fisher import FisherVectors
 from lnbnn.classifiers.fusion import LateFusion
 from lnbnn.classifiers.local_coding import SpatiallyLocalCoding
 from lnbnn.classifiers.local_nbnn import LocalNBNN
@@ -40,6 +41,7 @@ _LAST_RESORT = "keypoint-sift"  # dear, and of use for individuals alone: tried 
 _BADLY = 0.75  # accuracy
 _MAX_PER_CLASS = 30  # images of a class that are tried
 _WORTH = 0.001  # a descriptor stays if without it the loss of the model grows by more than this share of it
+_INDEX_WORTH = 0.01  # the same of an index of many descriptors per image, where another member sees them
 _EQUAL = 1e-4
 
 
@@ -88,11 +90,11 @@ class Auto(Classifier):
     """Chooses among methods, descriptors and settings, and fuses those that earn their place.
 
     Each candidate is tried on the labeled images, or on a sample of the classes, with each image left out: Local NBNN
-    on the cells of a network, on dense SIFT and on keypoint SIFT, with several weights of a patch's place, and ridge
-    regression on the mean of the network's cells; without a network, Spatially Local Coding on dense SIFT. Those that
-    make the others better are fused; the fitted model is that
-    :class:`~lnbnn.LateFusion` or, where one is enough, that classifier. The choice depends on the images and the
-    settings alone, not on the time that anything takes.
+    on the cells of a network, on dense SIFT and on keypoint SIFT, with several weights of a patch's place; ridge
+    regression on the mean of the network's cells; Fisher vectors of dense SIFT; without a network, Spatially Local
+    Coding too. Those that make the others better are fused; the fitted model is that :class:`~lnbnn.LateFusion` or,
+    where one is enough, that classifier. The choice depends on the images and the settings alone, not on the time that
+    anything takes.
 
     Parameters
     ----------
@@ -195,7 +197,11 @@ class Auto(Classifier):
             kind = f"pooled-ridge on {name}"
             found.append((kind, kind, PooledRidge(**shared)))
             found.append((kind, f"{kind}, the mean alone", PooledRidge(spatial=False, **shared)))
-        elif not has_network and usual:
+        elif usual:
+            kind = f"fisher on {name}"
+            found.append((kind, kind, FisherVectors(**shared)))
+            found.append((kind, f"{kind}, without places", FisherVectors(spatial=False, **shared)))
+        if not is_network and not has_network and usual:
             codes = SpatiallyLocalCoding(**shared)
             pyramid = SpatiallyLocalCoding(n_words=512, location_weights=(0.0,), n_levels=3, **shared)
             found.append((f"slc on {name}", f"slc on {name}", codes))
@@ -316,7 +322,7 @@ class _Trials:
         return [self.log_probas[name][used] for name in names], self.references.places[used]
 
     def chosen(self) -> list[str]:
-        """Names of the candidates that are taken: the best of each kind."""
+        """Names of the candidates that are taken: the best of each kind, indexes only where they are worth it."""
         best: dict[str, str] = {}
         for name, trial in self.trials.items():
             kind = self.kind_of[name]
@@ -324,7 +330,12 @@ class _Trials:
                 best[kind] = name
         if not best:
             raise InvalidInputError("no descriptor finds anything in some class; take its images out, or use another.")
-        return list(best.values())
+        log_probas, places = self._used(best.values())
+        return _without_indexes(
+            {name: self.models[name] for name in best.values()},
+            dict(zip(best.values(), log_probas, strict=True)),
+            places,
+        )
 
     def accuracy_of(self, names: list[str]) -> float:
         """Of the fusion of candidates."""
@@ -346,10 +357,33 @@ def _pruned(model: Model) -> Model:
     if not isinstance(model, FusionModel):
         return model
     places, used = model.places_of(model.held_out.ids)
-    names = [str(number) for number in range(len(model.members))]
-    log_probas = {name: one[used] for name, one in zip(names, model.held_out_log_probas(), strict=True)}
-    descriptors = {name: member.descriptor.name for name, member in zip(names, model.members, strict=True)}
+    members = {str(number): member for number, member in enumerate(model.members)}
+    log_probas = {name: one[used] for name, one in zip(members, model.held_out_log_probas(), strict=True)}
+    names = _without_indexes(members, log_probas, places[used])
+    descriptors = {name: members[name].descriptor.name for name in names}
     return model.of_members([int(name) for name in worthwhile(descriptors, log_probas, places[used], _WORTH)])
+
+
+def _without_indexes(
+    models: dict[str, Model], log_probas: dict[str, NDArray[np.float64]], places: NDArray[np.int64]
+) -> list[str]:
+    """Names of the models that stay if an index of many descriptors per image, which takes most of the memory and of
+    the time of an answer, must be worth it; the only one on its descriptor is not asked."""
+    names = list(models)
+    for name, model in models.items():
+        others = [other for other in names if other != name]
+        has_company = any(models[other].descriptor.name == model.descriptor.name for other in others)
+        is_large = isinstance(model.settings, LocalNBNN) and model.descriptor.normalization is None
+        if not (is_large and has_company):
+            continue
+        if _fused_loss(others, log_probas, places) <= (1.0 + _INDEX_WORTH) * _fused_loss(names, log_probas, places):
+            names = others
+    return names
+
+
+def _fused_loss(names: Iterable[str], log_probas: dict[str, NDArray[np.float64]], places: NDArray[np.int64]) -> float:
+    given = [log_probas[name] for name in names]
+    return negative_log_likelihood(fuse(given, fit_fusion_weights(given, places)), places)
 
 
 class _KeptFeatures(FeatureStore):
@@ -379,14 +413,13 @@ def worthwhile(
     share ``worth``; then single ones, of which a sixth of that is asked.
     """
 
-    def loss(names: Iterable[str]) -> float:
-        given = [log_probas[name] for name in names]
-        return negative_log_likelihood(fuse(given, fit_fusion_weights(given, places)), places)
+    def loss(groups: Iterable[list[str]]) -> float:
+        return _fused_loss([name for group in groups for name in group], log_probas, places)
 
     def without(groups: list[list[str]], worth: float) -> list[str]:
-        best = loss(name for group in groups for name in group)
+        best = loss(groups)
         while len(groups) > 1:
-            rest = [loss(name for one in groups if one is not group for name in one) for group in groups]
+            rest = [loss(one for one in groups if one is not group) for group in groups]
             least = int(np.argmin(rest))
             if rest[least] > best * (1.0 + max(worth, _EQUAL)):
                 break

@@ -50,7 +50,10 @@ def make_classifier(
     if preset == AUTO:
         return _auto(methods, descriptors, given)
     start = preset_params(preset)
-    methods = methods or ["local-nbnn"]
+    members_of_preset = start.pop("members", [])
+    if members_of_preset and (methods or len(descriptors) > 1):
+        raise InvalidInputError(f"the preset {preset} is a fusion of its own methods; take another preset")
+    methods = methods or [one.pop("method") for one in members_of_preset] or ["local-nbnn"]
     descriptors = descriptors or [start.get("descriptor", "dense-sift")]
     kinds = [resolve(CLASSIFIERS, method, "method") for method in methods]
     known = [kind.param_names() for kind in kinds]
@@ -64,7 +67,12 @@ def make_classifier(
     members: list[Classifier] = []
     for place in range(n_members):
         kind, descriptor = kinds[place % len(kinds)], descriptors[place % len(descriptors)]
-        settings = {**start, **given, "descriptor": descriptor}
+        settings = {
+            **start,
+            **(members_of_preset[place] if members_of_preset else {}),
+            **given,
+            "descriptor": descriptor,
+        }
         for key in _NESTED:
             own = start.get(key, {})
             if key == "descriptor_params" and descriptor != start.get("descriptor", "dense-sift"):

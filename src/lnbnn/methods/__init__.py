@@ -10,6 +10,7 @@ FUSION = "fusion"
 METHODS = {
     "local-nbnn": "lnbnn.classifiers.local_nbnn:LocalNBNN",
     "nbnn": "lnbnn.classifiers.nbnn:NBNN",
+    "fisher": "lnbnn.classifiers.fisher:FisherVectors",
     "local-nbnn-kernel": "lnbnn.classifiers.kernels:LocalNBNNKernel",
     "nbnn-affine": "lnbnn.classifiers.affine_nbnn:AffineNBNN",
     "nbnn-kernel": "lnbnn.classifiers.kernels:NBNNKernel",
@@ -21,5 +22,5 @@ METHODS = {
     "spm-soft": "lnbnn.classifiers.trained:SoftSpatialPyramid",
 }
 
-INCREMENTAL = frozenset({"local-nbnn", "nbnn", "nbnn-log-odds", "pooled-ridge", "slc"})
+INCREMENTAL = frozenset({"fisher", "local-nbnn", "nbnn", "nbnn-log-odds", "pooled-ridge", "slc"})
 """Methods that are incremental: changing the folder of such a model need not load its class."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,18 @@ from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import UNIT_LENGTH, ImageFeatures, append_location
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods.base import Method, Progress
+from lnbnn.methods.coded_ridge import CodedRegression
 from lnbnn.methods.pyramid.codebook import Codebook, Codes, codebook_of, sample_features
 from lnbnn.methods.pyramid.pooling import cells_of, n_cells, normalize, pool
-from lnbnn.methods.ridge import RidgeMethod, in_steps
-from lnbnn.reading.extraction import map_in_order
-from lnbnn.references import Reference, References
+from lnbnn.methods.ridge import in_steps
+from lnbnn.references import References
 
 __all__ = ["LocalCoding", "with_location"]
 
 _N_ITERATIONS = 10  # of k-means: half of those of a pyramid, as there are several codebooks
 
 
-class LocalCoding(RidgeMethod):
+class LocalCoding(CodedRegression):
     """Several codebooks, the codes of each descriptor in all of them, the largest of each word, ridge regression.
 
     The settings are ``n_words``, ``location_weights``, ``n_levels``, ``max_descriptors``, ``n_nearest_words``,
@@ -41,7 +40,6 @@ class LocalCoding(RidgeMethod):
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)
-        self._waiting: dict[int, ImageFeatures] = {}  # until there are codebooks
         self.codebooks: list[Codebook] = []
 
     # ---- codes --------------------------------------------------------------------------------------------------
@@ -90,29 +88,16 @@ class LocalCoding(RidgeMethod):
 
     # ---- learning -----------------------------------------------------------------------------------------------
 
-    def add(self, image: Reference, features: ImageFeatures) -> None:
-        if self.codebooks:
-            super().add(image, features)
-        else:
-            self._waiting[image.id] = features
+    @property
+    def has_learned(self) -> bool:
+        return bool(self.codebooks)
 
-    def finish(self, references: References, progress: Progress) -> None:
-        if not self.codebooks:
-            self._learn_codebooks(progress)
-            ids, images = list(self._waiting), list(self._waiting.values())
-            for number, vector in enumerate(map_in_order(self.vector_of, images, self.settings.n_jobs)):
-                self._vectors[ids[number]] = vector
-                progress("coding images", number + 1, len(images))
-            self._waiting = {}
-        super().finish(references, progress)
-
-    def _learn_codebooks(self, progress: Progress) -> None:
-        """From the images in the order of their contents: the order they are given in changes nothing."""
+    def learn(self, images: list[ImageFeatures], progress: Progress) -> None:
         settings, seed = self.settings, int(self.settings.random_state)
-        sample = sample_features(sorted(self._waiting.values(), key=_digest), int(settings.n_samples), seed)
+        sample = sample_features(images, int(settings.n_samples), seed)
         is_8_bit = sample[0].descriptors.dtype == np.uint8
 
-        def learn(place: int) -> Codebook:
+        def codebook_at(place: int) -> Codebook:
             vectors = np.concatenate([self._located(image, place) for image in sample])
             return codebook_of(
                 vectors, int(settings.n_words), seed=seed, whole_numbers=is_8_bit, n_iterations=_N_ITERATIONS
@@ -121,7 +106,7 @@ class LocalCoding(RidgeMethod):
         n_books = len(settings.location_weights)
         for place in range(n_books):
             progress("making the codebooks", place, n_books)
-            self.codebooks.append(learn(place))
+            self.codebooks.append(codebook_at(place))
         progress("making the codebooks", n_books, n_books)
 
     def check_absorbs(self, other: Method) -> None:
@@ -183,9 +168,3 @@ def _strongest(codes: Codes, cells: NDArray[np.int64]) -> tuple[NDArray[np.intp]
     rows, columns = np.nonzero((codes.weights == best[places]) & (codes.weights > 0))
     found, first = np.unique(places[rows, columns], return_index=True)
     return rows[first], found
-
-
-def _digest(features: ImageFeatures) -> bytes:
-    digest = hashlib.blake2b(features.descriptors.tobytes())
-    digest.update(features.xy.tobytes())
-    return digest.digest()

@@ -32,7 +32,12 @@ _ABOUT_AS_GOOD = 0.01  # share of the least loss
 _STEP = 2.0**-20
 _SHARPNESS = tuple(2.0 ** (step / 2) for step in range(2, 15))  # inverse temperatures, 2 to 128
 _SQRT_3 = 3.0**0.5
-_ARRAYS = {"vectors": (2, "float32"), "coef": (2, "float64"), "intercept": (1, "float64"), "alpha": (1, "float64")}
+_ARRAYS = {
+    "vectors": (2, ("float32", "float16")),
+    "coef": (2, ("float64",)),
+    "intercept": (1, ("float64",)),
+    "alpha": (1, ("float64",)),
+}
 
 
 class Regression:
@@ -217,7 +222,7 @@ class RidgeMethod(Method):
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)
-        self._vectors: dict[int, NDArray[np.float32]] = {}
+        self._vectors: dict[int, NDArray[np.floating]] = {}
         self.coef = np.empty((0, 0))
         self.intercept = self.alpha = np.empty(0)
         self._kept: tuple[list[int], NDArray[np.float64]] = ([], np.empty((0, 0)))  # ids, and products_of the vectors
@@ -225,13 +230,13 @@ class RidgeMethod(Method):
         self._order = np.empty(0, np.intp)
 
     @property
-    def vectors(self) -> NDArray[np.float32]:
+    def vectors(self) -> NDArray[np.floating]:
         """The vector of each reference."""
         return np.stack([self._vectors[image.id] for image in self.references])
 
     @abstractmethod
-    def vector_of(self, features: ImageFeatures) -> NDArray[np.float32]:
-        """The vector of an image, of unit length, :func:`in_steps`."""
+    def vector_of(self, features: ImageFeatures) -> NDArray[np.floating]:
+        """The vector of an image, of unit length, :func:`in_steps` or in float16, whose steps are of that kind."""
 
     @abstractmethod
     def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
@@ -383,8 +388,8 @@ class RidgeMethod(Method):
     def load(self, folder: Path, references: References) -> None:
         self.references = references
         found = {
-            name: np.array(load_array(folder / f"ridge_{name}.npy", ndim=ndim, dtypes=(dtype,)))
-            for name, (ndim, dtype) in _ARRAYS.items()
+            name: np.array(load_array(folder / f"ridge_{name}.npy", ndim=ndim, dtypes=dtypes))
+            for name, (ndim, dtypes) in _ARRAYS.items()
         }
         n_classes, vectors = len(references.classes), found.pop("vectors")
         shapes = [vectors.shape, *(array.shape for array in found.values())]
