@@ -188,10 +188,17 @@ def test_damaged_arrays_are_refused(name, tmp_path):
     method = PooledRidge().fit(images, labels).method_
     method.save(tmp_path)
     array = np.load(tmp_path / f"ridge_{name}.npy")
+
+    def read():
+        opened = PooledRegression(PooledRidge())
+        opened.load(tmp_path, method.references)
+        return opened.vectors  # not read before it is needed
+
+    assert np.array_equal(read(), method.vectors)
     for wrong in (array[..., :0], np.full_like(array, np.nan)):
         np.save(tmp_path / f"ridge_{name}.npy", wrong)
         with pytest.raises(ModelFormatError, match=r"fit the model again|damaged"):
-            PooledRegression(PooledRidge()).load(tmp_path, method.references)
+            read()
 
 
 def test_products_that_do_not_fit_are_refused(tmp_path):

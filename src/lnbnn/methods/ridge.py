@@ -222,12 +222,23 @@ class RidgeMethod(Method):
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)
-        self._vectors: dict[int, NDArray[np.floating]] = {}
+        self._of_image: dict[int, NDArray[np.floating]] = {}
+        self._unread: tuple[list[int], NDArray[np.generic]] | None = None  # ids, and their vectors on disk
         self.coef = np.empty((0, 0))
         self.intercept = self.alpha = np.empty(0)
         self._kept: tuple[list[int], NDArray[np.float64]] = ([], np.empty((0, 0)))  # ids, and products_of the vectors
         self._regression: Regression | None = None
         self._order = np.empty(0, np.intp)
+
+    @property
+    def _vectors(self) -> dict[int, NDArray[np.floating]]:
+        """The vector of each image by its id; an answer needs none of them."""
+        if self._unread is not None:
+            ids, vectors = self._unread[0], np.array(self._unread[1])
+            if not np.isfinite(vectors).all():
+                raise ModelFormatError("the regression's vectors are no finite numbers; fit the model again.")
+            self._of_image, self._unread = dict(zip(ids, vectors, strict=True)), None
+        return self._of_image
 
     @property
     def vectors(self) -> NDArray[np.floating]:
@@ -388,7 +399,7 @@ class RidgeMethod(Method):
     def load(self, folder: Path, references: References) -> None:
         self.references = references
         found = {
-            name: np.array(load_array(folder / f"ridge_{name}.npy", ndim=ndim, dtypes=dtypes))
+            name: load_array(folder / f"ridge_{name}.npy", ndim=ndim, dtypes=dtypes)
             for name, (ndim, dtypes) in _ARRAYS.items()
         }
         n_classes, vectors = len(references.classes), found.pop("vectors")
@@ -396,10 +407,10 @@ class RidgeMethod(Method):
         n_dims = vectors.shape[1]
         if shapes != [(len(references), n_dims), (n_classes, n_dims), (n_classes,), (1,)]:
             raise ModelFormatError(f"{folder}: the regression's arrays do not fit the images; fit the model again.")
-        if not all(np.isfinite(array).all() for array in (vectors, *found.values())) or not found["alpha"][0] > 0:
+        if not all(np.isfinite(array).all() for array in found.values()) or not found["alpha"][0] > 0:
             raise ModelFormatError(f"{folder}: the regression's arrays hold no finite numbers; fit the model again.")
-        self.coef, self.intercept, self.alpha = found.values()
-        self._vectors = {image.id: vector for image, vector in zip(references, vectors, strict=True)}
+        self.coef, self.intercept, self.alpha = (np.array(array, np.float64) for array in found.values())
+        self._of_image, self._unread = {}, ([image.id for image in references], vectors)
         if (folder / _PRODUCTS).exists():
             products = load_array(folder / _PRODUCTS, ndim=2, dtypes=("float64",))
             if products.shape != (min(vectors.shape),) * 2:
@@ -408,7 +419,8 @@ class RidgeMethod(Method):
 
     @property
     def nbytes(self) -> int:
-        return self.coef.nbytes + self.intercept.nbytes + sum(vector.nbytes for vector in self._vectors.values())
+        known = [self._unread[1]] if self._unread is not None else self._of_image.values()
+        return self.coef.nbytes + self.intercept.nbytes + sum(vector.nbytes for vector in known)
 
 
 class PooledRegression(RidgeMethod):
