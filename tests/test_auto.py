@@ -143,6 +143,7 @@ def test_members_that_are_not_worth_it_leave_the_fusion():
     assert np.allclose(smaller.weights, expected.weights_)
     assert [name for name, _ in smaller.settings.estimators] == ["cells", "head"]
     assert smaller.is_incremental
+    assert smaller.references == expected.model_.references  # they count the descriptors that are left
     assert fusion.model_.of_members([1]) is fusion.model_.members[1]
     assert fusion.model_.of_members([0, 1, 2]) is fusion.model_
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -296,7 +297,14 @@ class FusionModel(Model):
             return self.members[places[0]]
         settings = self.settings.with_estimators([self.settings.estimators[place] for place in places])
         fusion = FusionModel(settings, [self.members[place] for place in places])
-        fusion.references, fusion.next_id, fusion.skipped = self.references, self.next_id, self.skipped
+        counts: Counter[int] = Counter()  # of the descriptors that the fusion still has
+        for part in range(len(fusion.descriptors)):
+            member = fusion.members[fusion.part_of.index(part)]
+            counts.update({image.id: image.n_descriptors for image in member.references})
+        fusion.references = References(
+            replace(image, n_descriptors=counts[image.id] or image.n_descriptors) for image in self.references
+        )
+        fusion.next_id, fusion.skipped = self.next_id, self.skipped
         known = self.held_out
         fusion._held_out = HeldOut(known.ids, known.classes, known.scores[places])
         fusion.learn_from_held_out()
