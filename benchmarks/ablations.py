@@ -9,7 +9,7 @@ import statistics
 from itertools import product
 
 import numpy as np
-from common import benchmark, table
+from common import benchmark, respelled, table
 
 from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings
 from lnbnn.lab.parts import full_params, share_right
@@ -89,7 +89,7 @@ def tabulate(results: Results) -> str:
     means = {name: statistics.mean(values) for name, values in results["accuracy"].items()}
     usual = next(iter(means.values()))
     n_splits = len(next(iter(results["accuracy"].values())))
-    rows = [[name, f"{value:.1f}", f"{value - usual:+.1f}"] for name, value in means.items()]
+    rows = [[respelled(name), f"{value:.1f}", f"{value - usual:+.1f}"] for name, value in means.items()]
     return table("setting | accuracy, % | against the first row", rows) + (
         f"\n{results['n_images']:,} training images, each left out of the index in turn, {n_splits} "
         f"split{'s' if n_splits > 1 else ''}, 500 query descriptors per image: a difference below one point is "

@@ -12,7 +12,7 @@ import numpy as np
 from common import benchmark, grouped, mean_of, parts_over, table
 
 from lnbnn.classifiers.ridge import PooledRidge
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.trust.audit import audit
 
@@ -38,7 +38,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return found
 
 
-def likest_classes(lab: Lab, train: LabelledImages) -> list[str]:
+def likest_classes(lab: Lab, train: LabeledImages) -> list[str]:
     """For each image the class that it is taken for if its own is left out."""
     params = {"descriptor": "deep"}
     model = PooledRidge(**params, n_jobs=lab.n_jobs).fit(train.paths, train.labels, store=lab.store_for(params))
@@ -48,7 +48,7 @@ def likest_classes(lab: Lab, train: LabelledImages) -> list[str]:
     return labels
 
 
-def found_of(model: Any, train: LabelledImages, swapped: list[int], levels: list[float], lab: Lab) -> dict[str, Any]:
+def found_of(model: Any, train: LabeledImages, swapped: list[int], levels: list[float], lab: Lab) -> dict[str, Any]:
     """Precision and recall of the listed suspects, and of their suggestions."""
     place_of = {image.id: place for place, image in enumerate(model.images_)}
     found = audit(model, min_probability=0.0, progress=lab.progress)
@@ -91,7 +91,7 @@ def tabulate(results: Results) -> str:
         swapped = found["mean"]["swapped"]["any 0.05"]
         first = swapped["precision_of_first"]
         sentences.append(
-            f"\n`{name}`, 5 % swapped: {100 * swapped['label_found_again']:.0f} % of the images get their label back. "
+            f"\n`{name}`, 5 % swapped: {100 * swapped['label_found_again']:.0f} % of the images get their own label. "
             f"Of the first 25 listed {100 * first['25']:.0f} % were swapped, of 50 {100 * first['50']:.0f} %, "
             f"of 75 {100 * first['75']:.0f} %. The probabilities add up to {swapped['expected_wrong']:.0f} "
             f"wrong labels; there are {swapped['n_swapped']:.0f}.\n"

@@ -129,7 +129,7 @@ def tabulate(results: Results) -> str:
         f"{results['fit_seconds']} s",
         f"{results['cpu_ms_per_image']:.0f} ms",
     ]
-    header = "accuracy, % | logistic regression, same network | told to expect | within its interval | over its best "
+    header = "accuracy, % | logistic regression, same network | expected | within its interval | over its best "
     return table(header + "member, at least | calibration error | fit | CPU per image", [row])
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from lnbnn import LateFusion
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.descriptors import make_descriptor
 from lnbnn.lab import Experiment, Lab, Outcome, Outcomes, Part, Settings
 from lnbnn.lab.parts import full_params
@@ -53,7 +53,7 @@ def run(experiment: Experiment, words: Sequence[str] | None = None) -> Path:
     settings = experiment.settings | (experiment.quick if options.quick else {}) | given
     runs = options.runs or (HERE / "runs" / "quick" if options.quick else HERE / "runs")
     output = options.output or (runs / "results" if options.quick else HERE / "results")
-    images = LabelledImages((), ())
+    images = LabeledImages((), ())
     if options.dataset:
         images = find_images(options.dataset, options.data, runs, quick=options.quick, note=_tell)
     lab = Lab(options.dataset + "-quick" * options.quick, images, runs, progress=show)
@@ -221,7 +221,12 @@ def reliability_bins(sure: Any, right: Any, edges: Any) -> list[list[float]]:
     return bins
 
 
+def respelled(name: str) -> str:
+    """The name of a row in American spelling, which older records do not have."""
+    return name.replace("neighbour", "neighbor").replace("normalised", "normalized")
+
+
 def table(header: str, rows: list[list[str]]) -> str:
-    """A Markdown table; the header's cells stand between bars."""
+    """A Markdown table; the header's cells are separated by bars."""
     lines = [f"| {header} |", "|---" * (header.count("|") + 1) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join(lines) + "\n"

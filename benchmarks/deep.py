@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import benchmark, full, make, parts_over, table, values_of, watch
+from common import benchmark, full, make, parts_over, respelled, table, values_of, watch
 from sklearn.linear_model import LogisticRegression
 
 from lnbnn.descriptors import make_descriptor
@@ -57,7 +57,7 @@ def plan(settings: Settings) -> list[Part]:
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
-    """Fit and evaluate: accuracy, times with the features at hand, and CPU time from file to answer."""
+    """Fit and evaluate: accuracy, times with cached features, and CPU time from file to answer."""
     train, test = lab.split_of(settings)
     classifier = make(settings["recipe"])
     with watch() as fit:
@@ -109,7 +109,7 @@ def pooled(lab: Lab, settings: Settings) -> Outcome:
     regression = LogisticRegression(C=settings["inverse_penalty"], max_iter=200).fit(train, labels)
     scores = {
         "pooled, nearest class mean": test @ means.T,
-        "pooled, 5 nearest neighbours": votes,
+        "pooled, 5 nearest neighbors": votes,
         "pooled, logistic regression": regression.decision_function(test),
     }
     return {"accuracy": {name: accuracy(found, truth) for name, found in scores.items()}}
@@ -142,7 +142,10 @@ def tabulate(results: Results) -> str:
 def _cells(results: Results) -> dict[str, str]:
     spreads = results["accuracy_sd"]
     means = results["accuracy_mean"].items()
-    return {row: f"{mean:.1f}" if spreads[row] is None else f"{mean:.1f} ± {spreads[row]:.1f}" for row, mean in means}
+    return {
+        respelled(row): f"{mean:.1f}" if spreads[row] is None else f"{mean:.1f} ± {spreads[row]:.1f}"
+        for row, mean in means
+    }
 
 
 def render(read: Callable[[str], Any]) -> str:

@@ -14,7 +14,7 @@ from common import benchmark, cpu_seconds, parts_over, table, values_of
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.descriptors import make_descriptor
 from lnbnn.descriptors.normalization import Normalization
 from lnbnn.features import ImageFeatures, append_location
@@ -87,7 +87,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return result | {"n_images": len(truth), "n_classes_used": len(classes)}
 
 
-def training_images(lab: Lab, settings: Settings) -> LabelledImages:
+def training_images(lab: Lab, settings: Settings) -> LabeledImages:
     """The training images of one split, of classes spread evenly over those of the set."""
     data = find_images(settings["dataset"], None, lab.runs, quick=lab.dataset.endswith("-quick"))
     names = sorted(set(data.labels))

@@ -15,7 +15,7 @@ NOT_YET = "(not on record yet)"
 
 
 def render(read: Read) -> str:
-    """One row per claim that is not found again as it stands in the paper."""
+    """One row per claim of the paper that does not reproduce as published."""
     rows = [*_table2(read), *_speed(read), *_table1(read), _figure_k(read), _spread(read)]
     return table("in the paper | here | what makes the difference", [[said, found, why] for said, found, why in rows])
 
@@ -40,7 +40,7 @@ def _table2(read: Read) -> list[tuple[str, str, str]]:
             "its hypothesis: a kernel on Local NBNN responses reaches the soft pyramid",
             f"as published {both('local-nbnn-kernel')}, with a blend {both('local-nbnn-kernel + blend')}, with "
             f"logistic regression and quarters as well {both(best)}; the soft pyramid {soft}",
-            "the machines and the additions: the three together come within a standard deviation of it, and with sizes "
+            "the classifier and the additions: together they come within a standard deviation of it, and with sizes "
             f"the kernel is above ({both(best.replace('+ blend', '+ sizes, blend'))})",
         ),
         (

@@ -16,7 +16,7 @@ import numpy as np
 from common import benchmark, parts_over, show, table, values_of, watch
 
 import lnbnn
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.indexes import make_index
 from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings, of_classes
 from lnbnn.model.folder import is_model
@@ -53,7 +53,7 @@ def fit_model(lab: Lab, settings: Settings) -> Outcome:
     return apart(fit, images, settings["params"], folder)
 
 
-def fit(images: LabelledImages, params: Settings, folder: Path) -> dict[str, Any]:
+def fit(images: LabeledImages, params: Settings, folder: Path) -> dict[str, Any]:
     """The index's own share of the time of a fit, and the peak of memory."""
     building = watch()
 

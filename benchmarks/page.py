@@ -102,7 +102,7 @@ DROP = """([name, bytes]) => new Promise((resolve, reject) => {
         const isShown = document.querySelector(".photo figcaption")?.textContent === name;
         if (answered === null && isShown && document.querySelector(".headline h2")) answered = performance.now();
         const words = document.querySelector(".legend span")?.textContent;
-        if (answered !== null && isShown && words && document.querySelector(".spoke"))
+        if (answered !== null && isShown && words && document.querySelector(".evidence-photo"))
             resolve([answered - began, performance.now() - answered]);
         else if (performance.now() - began > 60000) reject(new Error("no answer"));
         else requestAnimationFrame(look);

@@ -1,4 +1,4 @@
-"""Figures in the text of README and docs, each from a record: what stands between `<!-- name -->` and `<!-- / -->`.
+"""Figures in the text of README and docs, each from a record: what is between `<!-- name -->` and `<!-- / -->`.
 
 `python benchmarks/write_tables.py` writes them. A figure whose record is not there yet is "(not on record yet)".
 """
@@ -24,7 +24,7 @@ def fill(text: str, read: Read) -> str:
 
 
 def figure(name: str, read: Read) -> str:
-    """One figure, as it stands in the text."""
+    """One figure, as text."""
     try:
         return FIGURES[name](lambda record: read(record).results)
     except (AttributeError, KeyError):

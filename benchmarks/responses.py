@@ -1,4 +1,4 @@
-"""What the response vectors of the two kernels should be: scales, pooling, machines and blend, on Caltech 101.
+"""What the response vectors of the two kernels should be: scales, pooling, classifiers and blend, on Caltech 101.
 
 Cross-validated accuracy on the training images (their responses leave the image itself out) is what chooses; the
 accuracy on the test images stands beside it and chooses nothing. The searches are those of `lnbnn reproduce table2`,
@@ -13,13 +13,13 @@ from common import benchmark, table
 
 from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings, table2
 from lnbnn.lab.parts import accuracy, response_rows, responses_part
-from lnbnn.methods.machines import MACHINES, best_c_and_blend, held_out_scores, linear_machines
+from lnbnn.methods.linear_classifiers import LINEAR_CLASSIFIERS, best_c_and_blend, fit_linear, held_out_scores
 from lnbnn.methods.responses import RESPONSES
 
 POOLINGS = {1: "whole image", 5: "whole image and quarters"}
 SETTINGS: Settings = {"n_train": 15, "n_test": table2.SETTINGS["n_test"], "seed": 0}
 SETTINGS |= {"inputs": {name: table2.SETTINGS["params"][name] for name in ("local-nbnn", "nbnn")}}
-SETTINGS |= {"responses": list(RESPONSES), "machines": list(MACHINES)}
+SETTINGS |= {"responses": list(RESPONSES), "machines": list(LINEAR_CLASSIFIERS)}
 QUICK: Settings = {"n_train": 5, "n_test": 3, "inputs": {"local-nbnn": {"query_budget": 50}}}
 QUICK |= {"responses": ["unit"], "machines": ["logistic"]}
 
@@ -38,7 +38,7 @@ def plan(settings: Settings) -> list[Part]:
 
 
 def compute(searched: Part, lab: Lab, settings: Settings) -> Outcome:
-    """Machines on one response, without and with a share of the input's own scores."""
+    """LinearClassifier on one response, without and with a share of the input's own scores."""
     kept = lab.get(searched)
     n_cells, response, machine, labels = *(settings[key] for key in ("n_cells", "response", "machine")), kept["labels"]
     own, known = response_rows(kept["reference_totals"], kept["n_reference_descriptors"], response, n_cells)
@@ -46,11 +46,11 @@ def compute(searched: Part, lab: Lab, settings: Settings) -> Outcome:
     mean, spread = known.mean(axis=0), known.std(axis=0)
     spread[spread == 0] = 1.0
     known, asked = (known - mean) / spread, (asked - mean) / spread
-    held_out = held_out_scores(known, labels, own.shape[1], machine=machine, seed=settings["seed"])
+    held_out = held_out_scores(known, labels, own.shape[1], kind=machine, seed=settings["seed"])
     rows = []
     for blend in (0.0, None):
         n_right, c, weight = best_c_and_blend(held_out, own, labels, blend=blend)
-        coef, intercept = linear_machines(known, labels, own.shape[1], c, machine=machine)
+        coef, intercept = fit_linear(known, labels, own.shape[1], c, kind=machine)
         row = {"response": response, "pooling": POOLINGS[n_cells], "machine": machine}
         row |= {"blend": "none" if blend == 0 else "chosen", "C": c, "own_weight": round(weight, 4)}
         row["cross-validated"] = round(100 * n_right / len(labels), 2)
@@ -60,7 +60,7 @@ def compute(searched: Part, lab: Lab, settings: Settings) -> Outcome:
 
 
 def summarize(settings: Settings, outcomes: Outcomes) -> Results:
-    """Of each input: the accuracy of its totals themselves, and of machines on each response."""
+    """Of each input: the accuracy of its totals themselves, and of linear classifiers on each response."""
     results: dict[str, Any] = {}
     for part, found in outcomes:
         if "rows" in found:
@@ -84,7 +84,7 @@ def tabulate(results: Results) -> str:
                 best = max(tried, key=lambda row: row["cross-validated"])
                 cells = [machine, "yes" if blend == "chosen" else "no", best["response"], best["pooling"]]
                 rows.append([f"`{name}`", *cells, f"{best['cross-validated']:.1f}", f"{best['test']:.1f}"])
-    header = "input | machine | own score blended in | response | pooled over | cross-validated, % | test, %"
+    header = "input | classifier | own score blended in | response | pooled over | cross-validated, % | test, %"
     return table(header, rows)
 
 

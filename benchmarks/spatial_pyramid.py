@@ -1,6 +1,6 @@
 """The settings of the spatial pyramids and their grid, by cross-validation on training images of Caltech 101.
 
-The 15 training images per class of split 0 are cut into five parts; machines are trained on four and judged on the
+The 15 training images per class of split 0 are cut into five parts; SVMs are trained on four and judged on the
 fifth. No test image is read.
 """
 
@@ -78,8 +78,8 @@ def cross_validate(kernel: np.ndarray, labels: np.ndarray, C: float, settings: S
     folds = StratifiedKFold(settings["n_folds"], shuffle=True, random_state=settings["seed"])
     n_right = 0
     for kept, left in folds.split(labels, labels):
-        machines = fit_one_vs_all(kernel[np.ix_(kept, kept)], labels[kept], labels.max() + 1, C=C, n_jobs=None)
-        scores = kernel[np.ix_(left, kept)] @ machines.dual.T + machines.intercepts
+        svm = fit_one_vs_all(kernel[np.ix_(kept, kept)], labels[kept], labels.max() + 1, C=C, n_jobs=None)
+        scores = kernel[np.ix_(left, kept)] @ svm.dual.T + svm.intercepts
         n_right += int((scores.argmax(axis=1) == labels[left]).sum())
     return n_right / len(labels)
 

@@ -107,9 +107,9 @@ def tabulate(results: Results) -> str:
         "reading and decoding a file": f"{stages['read_and_decode_ms']:.1f} ms",
         "extracting descriptors, default grid": f"{stages['extract_ms']:.1f} ms",
         "searching, per query descriptor": f"{stages['whole_search_us']:.1f} us",
-        "... of it the nearest lists": f"{stages['nearest_lists_us']:.1f} us",
-        "... of it the codes": f"{stages['lists_and_codes_us'] - stages['nearest_lists_us']:.1f} us",
-        "... of it comparing again": f"{stages['compare_again_us']:.1f} us",
+        "... finding the nearest lists": f"{stages['nearest_lists_us']:.1f} us",
+        "... scanning the codes": f"{stages['lists_and_codes_us'] - stages['nearest_lists_us']:.1f} us",
+        "... re-ranking": f"{stages['compare_again_us']:.1f} us",
         "scoring, per query descriptor": f"{stages['score_us']:.1f} us",
         "all query descriptors of an image, stopping when sure": f"{stages['answer_ms']:.1f} ms",
     }

@@ -11,7 +11,7 @@ from statistics import mean
 import numpy as np
 from common import benchmark, make, mean_of, parts_over, run, table, values_of
 
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.trust.evaluation import evaluate
 
@@ -32,7 +32,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     small, large = reversed(halves) if settings["swapped"] else halves
     sizes = ((small, "n_train_small"), (large, "n_train_large"))
     parts = [lab.split_of(settings | {"n_train": settings[size]}, labels) for labels, size in sizes]
-    train, test = (LabelledImages(a.paths + b.paths, a.labels + b.labels) for a, b in zip(*parts, strict=True))
+    train, test = (LabeledImages(a.paths + b.paths, a.labels + b.labels) for a, b in zip(*parts, strict=True))
     result: Outcome = {"seed": settings["seed"], "small": sorted(small), "large": sorted(large)}
     for name, recipe in settings["methods"].items():
         classifier = make(recipe).fit(train.paths, train.labels, store=lab.store)
@@ -47,7 +47,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     return result
 
 
-def classes_of(data: LabelledImages, settings: Settings) -> list[str]:
+def classes_of(data: LabeledImages, settings: Settings) -> list[str]:
     """The classes that a seed draws from those with images enough to be large ones."""
     least = settings["n_train_large"] + settings["n_test"]
     enough = sorted(label for label, n in Counter(data.labels).items() if n >= least)

@@ -74,8 +74,8 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
         for (way, balance, regularization), found in zip(tried, measures, strict=True):
             corrected = asked
             if way:
-                learnt = fit_affine(known[way], labels, regularization=regularization, balance=balance)
-                corrected = apply_affine(asked, *learnt)
+                learned = fit_affine(known[way], labels, regularization=regularization, balance=balance)
+                corrected = apply_affine(asked, *learned)
             answers = corrected.argmin(axis=1)
             right = np.array([100.0 * np.mean(answers[truth == label] == label) for label in range(len(train))])
             shares = np.mean(right), np.mean(right[is_small]), np.mean(right[~is_small])

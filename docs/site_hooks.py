@@ -32,7 +32,7 @@ LINKED = (
     "results/*.png",
     "results/*.toml",
     "examples/*.py",
-    "src/lnbnn/trust/mislabelled.py",
+    "src/lnbnn/trust/mislabeled.py",
     "src/lnbnn/model/manifest.py",
     "CITATION.cff",
 )

@@ -17,7 +17,7 @@ import lnbnn
 from lnbnn.cli import app, main
 from lnbnn.data.folder import read_images
 
-SMALL_GRID = {"bin_sizes": [4, 6], "step_px": 8, "longest_side": 96}  # about 190 descriptors an image
+SMALL_GRID = {"bin_sizes": [4, 6], "step_px": 8, "longest_side": 96}  # about 190 descriptors per image
 SMALL_OPTIONS = ["-D", "bin_sizes=4,6", "-D", "step_px=8", "-D", "longest_side=96"]
 
 

@@ -28,7 +28,7 @@ METHODS = {
     "nbnn": ("NBNN", {}),
     "nbnn-log-odds": ("LogOddsNBNN", {}),
     "nbnn-affine": ("AffineNBNN", {}),
-    "nbnn-kernel": ("NBNNKernel", {"machine": "svm"}),
+    "nbnn-kernel": ("NBNNKernel", {"classifier": "svm"}),
     "local-nbnn-kernel": ("LocalNBNNKernel", {"response": "unit", "levels": 2}),
     "pooled-svm": ("PooledSVM", {}),
     "spm-hard": ("HardSpatialPyramid", {"n_words": 12}),
@@ -117,9 +117,9 @@ def answers_of(model, queries, train):
 
 def rates_before(model, scores):
     """The rates by what the version before went by: how far an answer stands out, of all images together."""
-    from lnbnn.model.calibration import false_accept_rates, prominence
+    from lnbnn.model.calibration import best_class_z, false_accept_rates
 
-    return false_accept_rates(prominence(scores), np.sort(prominence(model.unknown_scores())))
+    return false_accept_rates(best_class_z(scores), np.sort(best_class_z(model.unknown_scores())))
 
 
 def changed(model, extra):

@@ -24,8 +24,8 @@ from paging import KINDS, picture
 
 import lnbnn
 from lnbnn.model.changes import check_model, list_images
+from lnbnn.page.photo_store import photo_store_folder
 from lnbnn.page.server import serve
-from lnbnn.page.shelf import shelf_folder
 
 GRID = {"bin_sizes": [4, 6], "step_px": 8, "longest_side": 96}
 State = dict[str, str]  # digest of a photo -> its label
@@ -125,9 +125,9 @@ def check(model: Path, before: State, after: State | None) -> State:
     assert report.problems == (), report.problems
     found = state_of(model)
     assert found in (before, after), "neither before nor after the change under way"
-    shelf = shelf_folder(model)
+    photo_store = photo_store_folder(model)
     for image in list_images(model):
-        if Path(image.name).parent == shelf:
+        if Path(image.name).parent == photo_store:
             assert hashlib.sha256(Path(image.name).read_bytes()).hexdigest() == image.digest
     return found
 

@@ -11,7 +11,7 @@ SIDE = 48
 
 
 def small_sift(**changes: object) -> DenseSIFT:
-    """One scale on 48-pixel images: quick, and 36 descriptors an image."""
+    """One scale on 48-pixel images: quick, and 36 descriptors per image."""
     settings = {"bin_sizes": (4,), "step_px": 7, "min_contrast": 0.5, "longest_side": SIDE}
     return DenseSIFT(**{**settings, **changes})
 
@@ -46,15 +46,15 @@ def noise_image(height: int, width: int, seed: int = 0) -> NDArray[np.uint8]:
 
 
 def make_features(descriptors: NDArray[np.generic], *, seed: int | None = None) -> ImageFeatures:
-    """Features with these descriptors; all at the centre of the image, or at seeded random places."""
+    """Features with these descriptors; all at the center of the image, or at seeded random places."""
     n = len(descriptors)
     xy = np.full((n, 2), 0.5) if seed is None else np.random.default_rng(seed).uniform(0, 1, (n, 2))
     return ImageFeatures(descriptors, xy, np.full(n, 16.0), (100, 80))
 
 
 def clustered_vectors(n: int, n_dims: int, *, n_clusters: int = 20, seed: int = 0) -> NDArray[np.uint8]:
-    """8-bit vectors around ``n_clusters`` centres; the centres do not depend on the seed."""
-    centres = np.random.default_rng(12345).uniform(20, 200, (n_clusters, n_dims))
+    """8-bit vectors around ``n_clusters`` centers; the centers do not depend on the seed."""
+    centers = np.random.default_rng(12345).uniform(20, 200, (n_clusters, n_dims))
     rng = np.random.default_rng(seed)
-    noisy = centres[rng.integers(0, n_clusters, n)] + rng.normal(0, 12.0, (n, n_dims))
+    noisy = centers[rng.integers(0, n_clusters, n)] + rng.normal(0, 12.0, (n, n_dims))
     return np.clip(noisy, 0, 255).astype(np.uint8)

@@ -17,8 +17,8 @@ def unequal_features(seed=0):
     rng = np.random.default_rng(seed)
 
     def image(label):
-        centre = {"small": 0.0, "large": 1.0}[label]
-        return make_features(rng.normal(centre, 2.0, (20, 4)).astype(np.float32))
+        center = {"small": 0.0, "large": 1.0}[label]
+        return make_features(rng.normal(center, 2.0, (20, 4)).astype(np.float32))
 
     train = ["small"] * 3 + ["large"] * 15
     test = ["small"] * 20 + ["large"] * 20
@@ -90,7 +90,7 @@ def test_parameters_come_from_distances_with_every_class_one_image_short():
     assert np.array_equal(classifier.beta_, beta)
 
 
-def test_what_is_learnt_does_not_depend_on_the_order_of_the_images():
+def test_what_is_learned_does_not_depend_on_the_order_of_the_images():
     train, labels, _, _ = unequal_features()
     order = np.random.default_rng(0).permutation(len(train))
     first = affine().fit(train, labels)

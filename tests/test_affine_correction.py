@@ -60,8 +60,8 @@ def test_by_hand():
     assert apply_affine(distances, alpha, beta).argmin(axis=1).tolist() == [0, 0, 1, 1]
 
 
-def whole_programme(distances, labels, regularization, balance):
-    """The lowest objective by the primal programme with every constraint and a dense matrix."""
+def whole_program(distances, labels, regularization, balance):
+    """The lowest objective by the primal program with every constraint and a dense matrix."""
     n_images, n_classes = distances.shape
     own = distances[np.arange(n_images), labels]
     margin = np.abs(distances - own[:, None]).sum() / (n_images * (n_classes - 1))
@@ -97,7 +97,7 @@ def whole_programme(distances, labels, regularization, balance):
 @pytest.mark.parametrize("balance", [0, 0.5, 1])
 @pytest.mark.parametrize("regularization", [0.003, 0.1])
 @pytest.mark.parametrize("n_classes", [2, 5, 14])
-def test_against_the_whole_programme(n_classes, regularization, balance):
+def test_against_the_whole_program(n_classes, regularization, balance):
     offsets = np.linspace(-3, 3, n_classes)
     distances, labels = made_distances(n_classes, 5, offsets=offsets, seed=n_classes, noise=2.0)
     distances, labels = distances[3:], labels[3:]  # unequal: two images in the first class
@@ -105,7 +105,7 @@ def test_against_the_whole_programme(n_classes, regularization, balance):
     alpha, beta = fit_affine(distances, labels, **choices)
     found = hinge_objective(distances, labels, alpha, beta, **choices)
     assert alpha.min() >= 0.0
-    assert found == pytest.approx(whole_programme(distances, labels, regularization, balance), rel=1e-6)
+    assert found == pytest.approx(whole_program(distances, labels, regularization, balance), rel=1e-6)
 
 
 @settings(deadline=None, max_examples=25)

@@ -1,4 +1,4 @@
-"""What a model says of one image, as data."""
+"""The answer of a model for one image, as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and that wait for the disk where they are told to."""
+"""Atomic writes, synced to the disk where asked."""
 
 import os
 

@@ -174,7 +174,7 @@ def test_only_pictures_in_named_folders_are_on_the_page(photo_model, tmp_path, r
     assert "data:image" not in page
     assert f"{n_pictures} pictures are not shown" in page
     assert "--images FOLDER" in page
-    assert f"{n_pictures} pictures are not on the page; name the folders they are in: --images FOLDER" in outcome.err
+    assert f"{n_pictures} pictures are not in the report; say where they are: --images FOLDER" in outcome.err
     (tmp_path / "photos" / "a" / "00.png").rename(tmp_path / "secret.png")
     (tmp_path / "photos" / "a" / "00.png").symlink_to(tmp_path / "secret.png")  # a link out of the folder
     options = ["--images", tmp_path / "photos" / "a", "--images", tmp_path / "photos" / "b", "--min-probability", "0"]

@@ -1,4 +1,4 @@
-"""The classifier that chooses by itself: what is drawn, tried, taken and told, by hand and on small sets."""
+"""The classifier that chooses by itself: samples, trials, choices and reports, by hand and on small sets."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_an_index_beside_another_member_must_be_worth_a_hundredth_of_the_loss(le
 
 
 def worth_of(first_descriptor, second_descriptor):
-    """What is taken of two candidates, of which the second makes the loss of both some 0.1 % less."""
+    """What is chosen of two candidates, of which the second lowers the loss by about 0.1 %."""
     rng = np.random.default_rng(0)
     first = np.clip(rng.normal(0.75, 0.2, 400), 0.05, 0.95)
     slightly = np.clip(0.5 + 0.03 * rng.normal(0.12, 1.0, 400), 0.2, 0.8)

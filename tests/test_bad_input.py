@@ -261,7 +261,9 @@ def test_odd_class_names_survive_split_and_explain(odd_photos, tmp_path, fit, ru
     assert fit(tmp_path / "split" / "train.csv", tmp_path / "model").code == 0
     query = odd_photos / "-dash" / "same.png"
     options = ["-o", tmp_path / "why.png", "--label", "-dash", "--against", "two words"]
-    assert "speak for -dash rather than two words" in run_main("explain", tmp_path / "model", query, *options).out
+    assert (
+        "are evidence for -dash rather than two words" in run_main("explain", tmp_path / "model", query, *options).out
+    )
 
 
 def test_a_picture_with_a_name_the_font_lacks_comes_without_a_warning(

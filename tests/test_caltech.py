@@ -22,7 +22,7 @@ def eight_classes():
 
 
 @pytest.mark.data
-def test_a_few_classes_are_recognised(eight_classes):
+def test_a_few_classes_are_recognized(eight_classes):
     train, test = split_images(eight_classes, n_train=5, n_test=5, seed=3)
     classifier = LocalNBNN().fit(train.paths, train.labels)
     # Chance is 12.5 %. These classes are easy ones: a fall below 85 % means that something broke.

@@ -162,7 +162,7 @@ def test_old_files_go_only_when_nobody_reads_them(folder):
 # ---- the index ----------------------------------------------------------------------------------------------------
 
 
-def test_the_index_is_trained_anew_when_it_has_outgrown_its_training(tmp_path, caplog, monkeypatch):
+def test_the_index_is_retrained_when_it_has_outgrown_its_training(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("lnbnn.model.changes._MIN_PENDING", 100)
     model = make(index="faiss", index_params={"form": "ivf-8bit"})
     model.fit([features(seed, 40) for seed in range(4)], list("aabb")).save(tmp_path / "model")
@@ -287,16 +287,16 @@ def test_a_model_fitted_again_keeps_ids_and_labels(of_files):
     assert check_model(folder).problems == ()
     with edit(folder) as editor:
         (back,) = editor.add([files[8]], ["rows"])
-    assert back.id == 9, "ids are never given again"
+    assert back.id == 9, "ids are never reused"
 
 
 def test_a_model_is_fitted_again_on_what_it_holds_only(of_files, tmp_path):
     folder, files = of_files
     generation = open_model(folder).manifest["generation"]
     quick = LocalNBNN(3, descriptor_params={"step_px": 12}, index="exact")
-    with pytest.raises(InvalidInputError, match="1 photos of the model are not at hand"):
+    with pytest.raises(InvalidInputError, match="1 photos of the model are missing"):
         refit(folder, quick, {number: file for number, file in files.items() if number != 3})
-    with pytest.raises(InvalidInputError, match="is not what it was"):
+    with pytest.raises(InvalidInputError, match="has changed"):
         refit(folder, quick, files | {3: files[4]})
     assert open_model(folder).manifest["generation"] == generation
 
@@ -309,6 +309,6 @@ def test_a_change_made_while_a_model_is_fitted_again_stays(of_files):
             with edit(folder) as editor:
                 editor.relabel(1, "new")
 
-    with pytest.raises(LnbnnError, match="changed while it was fitted again"):
+    with pytest.raises(LnbnnError, match="changed during the refit"):
         refit(folder, LocalNBNN(3, descriptor_params={"step_px": 12}, index="exact"), files, progress=change)
     assert list_images(folder)[0].label == "new"

@@ -31,7 +31,7 @@ def method(request):
     return request.param
 
 
-# ---- scikit-learn's manners ------------------------------------------------------------------------------------------
+# ---- scikit-learn's contract -----------------------------------------------------------------------------------------
 
 
 def test_constructor_only_stores(method):
@@ -243,8 +243,8 @@ def test_paths_arrays_and_features_agree(method, tmp_path):
 def test_features_of_any_kind(method):
     """Descriptors of another length and type, as a network gives them."""
     rng = np.random.default_rng(3)
-    centres = rng.normal(size=(2, 10))
-    sets = [make_features((centres[c] + 0.1 * rng.normal(size=(20, 10))).astype(np.float32)) for c in (0, 1) * 3]
+    centers = rng.normal(size=(2, 10))
+    sets = [make_features((centers[c] + 0.1 * rng.normal(size=(20, 10))).astype(np.float32)) for c in (0, 1) * 3]
     classifier = make(method).fit(sets[:4], [0, 1, 0, 1])
     assert classifier.predict(sets[4:]).tolist() == [0, 1]
     with pytest.raises(

@@ -395,7 +395,7 @@ def test_evaluate_csv_and_table(swapped, model, run):
     assert rows == [["label", "n_images", "accuracy"], ["rows", "2", "0.5"], ["unknown", "1", "0.0"]]
     table = run("evaluate", model, swapped).out
     assert "mean per-class accuracy 25.00 %" in table
-    assert "rows taken for columns (1)" in table
+    assert "rows answered as columns (1)" in table
     assert "50.0 %" in table
 
 
@@ -418,13 +418,13 @@ def test_explain_draws_the_evidence(photos, model, tmp_path, run):
         r"the image is in the model itself \(image \d+, same content\), and matches itself\n", outcome.err
     )
     assert "answer rows; " in outcome.out
-    assert "patches speak for rows\n" in outcome.out
+    assert "patches are evidence for rows\n" in outcome.out
     with Image.open(tmp_path / "why.png") as picture:
         assert picture.size[0] > picture.size[1] > 200
     options = ["--label", "columns", "--against", "checks"]
     outcome = run("explain", model, path, "-o", tmp_path / "other.png", *options)
     assert "answer rows; " in outcome.out
-    assert "speak for columns rather than checks\n" in outcome.out
+    assert "are evidence for columns rather than checks\n" in outcome.out
     assert (tmp_path / "other.png").read_bytes() != (tmp_path / "why.png").read_bytes()
 
 
@@ -457,10 +457,8 @@ def test_explain_finds_photos_that_were_moved(photos, model, tmp_path, run, save
     assert all(pair["match"] is None for pair in found["pairs"])
     n_drawn = len({pair["path"] for pair in found["pairs"]})
     *names, last = outcome.err.splitlines()
-    assert names == [f"not found, or not what it was: {photo['path']}" for photo in found["photos"][:n_drawn]]
-    assert last == (
-        f"{n_drawn} of {n_drawn} labeled photos are not drawn; name the folder they are in: --images FOLDER"
-    )
+    assert names == [f"not found, or changed: {photo['path']}" for photo in found["photos"][:n_drawn]]
+    assert last == (f"{n_drawn} of {n_drawn} labeled photos are not drawn; say where they are: --images FOLDER")
     outcome = run(*command, "--images", tmp_path / "moved")
     assert outcome.err == ""
     assert all(pair["match"] is not None for pair in json_lines(outcome.out)[0]["pairs"])

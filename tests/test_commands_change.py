@@ -40,7 +40,7 @@ def test_the_same_image_is_named_and_left_out(own_model, photos, run):
     outcome = run("add", own_model, "--label", "new", photos / "rows" / "photo_0.png", "--format", "json")
     found = json.loads(outcome.out)
     assert found["added"] == []
-    assert found["doubles"] == [[str(photos / "rows" / "photo_0.png"), 6]]
+    assert found["duplicates"] == found["doubles"] == [[str(photos / "rows" / "photo_0.png"), 6]]
     assert "the same image is in the model as image 6" in outcome.err
     assert outcome.code == 0
 

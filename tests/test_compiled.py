@@ -60,7 +60,7 @@ def test_a_function_is_compiled_once_and_then_read(cache, caplog):
     [b"", CUT, b"\x00garbage\xff", pickle.dumps(numba.__version__) + pickle.dumps(5)],
     ids=["empty", "cut", "garbage", "other"],
 )
-def test_a_damaged_entry_is_a_miss_and_is_written_anew(cache, caplog, kind, content):
+def test_a_damaged_entry_is_a_miss_and_is_written_again(cache, caplog, kind, content):
     was_cached()
     (path,) = cache.rglob(f"*.{kind}")
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2] if content is CUT else content)

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from lnbnn.data.folder import LabelledImages, find_images, read_images, read_list, scan_folder, write_list
+from lnbnn.data.folder import LabeledImages, find_images, read_images, read_list, scan_folder, write_list
 from lnbnn.data.splits import split_images
 from lnbnn.errors import DatasetError
 
@@ -50,7 +50,7 @@ def test_what_is_passed_over(tmp_path):
     notes = "\n".join(images.notes)
     assert "class 'empty' has no images" in notes
     assert "class 'words' has no images" in notes
-    assert "2 files with no picture's ending" in notes
+    assert "2 files that are not pictures" in notes
 
 
 def test_unusual_names(tmp_path):
@@ -149,7 +149,7 @@ def test_list_that_is_no_text(tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="file names are bytes on POSIX only")
 def test_class_name_that_is_no_utf_8(tmp_path):
     label = os.fsdecode(b"caf\xe9")
-    images = LabelledImages(tuple(f"{label}/{n}.jpg" for n in range(4)), (label,) * 4)
+    images = LabeledImages(tuple(f"{label}/{n}.jpg" for n in range(4)), (label,) * 4)
     train, test = split_images(images, n_train=2)
     assert len(train) == len(test) == 2
     write_list(tmp_path / "train.csv", train)
@@ -158,7 +158,7 @@ def test_class_name_that_is_no_utf_8(tmp_path):
 
 @pytest.mark.parametrize("label", ["=1+1", "-odd-", "'=x", "'tis", "+a", "@b", "\tc", "two\nlines", "re\rturn", "\rd"])
 def test_a_list_keeps_every_name_and_starts_no_formula(tmp_path, label):
-    images = LabelledImages((str(tmp_path / label / "1.jpg"), str(tmp_path / "x.jpg")), (label, "x"))
+    images = LabeledImages((str(tmp_path / label / "1.jpg"), str(tmp_path / "x.jpg")), (label, "x"))
     write_list(tmp_path / "list.csv", images)
     assert read_list(tmp_path / "list.csv") == images
     with open(tmp_path / "list.csv", newline="", encoding="utf-8") as file:
@@ -186,7 +186,7 @@ def test_links_that_make_a_folder_its_own_class_are_named(make_photos, tmp_path)
     names = {"again", "dot", "above", "loop", "gone"}
     assert {note.partition(":")[0] for note in found.notes} == {str(photos / name) for name in names}
     for name in ("again", "dot", "above"):
-        assert any(f"{name}: a link to a folder that holds it" in note for note in found.notes)
+        assert any(f"{name}: a link to a folder that contains it" in note for note in found.notes)
 
 
 def test_a_link_to_a_class_elsewhere_is_a_class(make_photos, tmp_path):

@@ -21,7 +21,7 @@ def extract(image, **settings):
     return features.descriptors.reshape(-1, 4, 4, 8), features
 
 
-def centres_px(features):
+def centers_px(features):
     return features.xy * np.float32(features.size)
 
 
@@ -39,14 +39,14 @@ def test_vertical_step_edge_fills_one_orientation():
 
 
 def test_only_bins_beside_the_edge_have_mass():
-    # Bin centres of the frame at x0 are x0, x0 + 4, x0 + 8, x0 + 12, and each reaches 3 px to both sides. The edge,
+    # Bin centers of the frame at x0 are x0, x0 + 4, x0 + 8, x0 + 12, and each reaches 3 px to both sides. The edge,
     # blurred by sigma 0.66 (a kernel of 5 px), has gradients at columns 17..22 only. In the first frame (x0 = 0) the
     # bins reach to columns 3, 7, 11 and 15: all empty. In the second (x0 = 6) they reach 3..9, 7..13, 11..17 and
     # 15..21: the third has at most the outermost trace of column 17, the fourth the edge itself.
     image = np.zeros((40, 40), np.uint8)
     image[:, 20:] = 255
     bins, features = extract(image)
-    x = centres_px(features)[:, 0] - 6
+    x = centers_px(features)[:, 0] - 6
     second = bins[np.isclose(x, 6)]
     assert len(second) == 5
     assert not second[:, :, :2].any()
@@ -74,7 +74,7 @@ def test_orientation_of_the_four_edges(image_of, orientation):
 def test_diagonal_ramp_fills_the_orientation_at_45_degrees():
     rows, columns = np.mgrid[0:60, 0:60]
     bins, features = extract((2 * (rows + columns)).astype(np.uint8))
-    inner = (np.abs(centres_px(features) - 30) < 12).all(axis=1)
+    inner = (np.abs(centers_px(features) - 30) < 12).all(axis=1)
     assert np.flatnonzero(bins[inner].any(axis=(0, 1, 2))).tolist() == [1]
 
 
@@ -83,7 +83,7 @@ def test_orientation_between_two_bins_is_shared_linearly():
     # Shares of the magnitude: 0.4097 and 0.5903. Unclipped they keep that ratio; the clip at 0.2 only levels it.
     rows, columns = np.mgrid[0:60, 0:60]
     bins, features = extract((2 * columns + rows).astype(np.uint8))
-    inner = bins[(np.abs(centres_px(features) - 30) < 12).all(axis=1)]
+    inner = bins[(np.abs(centers_px(features) - 30) < 12).all(axis=1)]
     assert np.flatnonzero(inner.any(axis=(0, 1, 2))).tolist() == [0, 1]
     corner = inner[:, 0, 0].astype(float)  # the smallest window weight: below the clip in both orientations
     share = corner[:, 1] / (corner[:, 0] + corner[:, 1])
@@ -98,7 +98,7 @@ def test_horizontal_ramp_gives_one_descriptor_everywhere():
     # int(127 * 0.1924 / 0.7923 + 0.5) = int(31.34) = 31 and int(127 * 0.2 / 0.7923 + 0.5) = int(32.56) = 32.
     image = np.tile((2 * np.arange(120)).astype(np.uint8), (40, 1))
     bins, features = extract(image)
-    x = centres_px(features)[:, 0]
+    x = centers_px(features)[:, 0]
     inner = bins[(x > 20) & (x < 100)]
     assert len(inner) == 65
     assert not inner[..., 1:].any()
@@ -145,21 +145,21 @@ def test_discarded_descriptors_leave_the_others_as_they_are():
 @pytest.mark.parametrize(
     ("width", "height", "step"), [(60, 60, 6), (100, 64, 3), (64, 101, 7), (80, 33, 1), (13, 90, 6)]
 )
-def test_count_and_centres_of_the_frames(width, height, step):
+def test_count_and_centers_of_the_frames(width, height, step):
     bin_sizes = (2, 4, 6, 9)
     _, features = extract(noise_image(height, width), bin_sizes=bin_sizes, step_px=step)
-    expected_centres, expected_scales = [], []
+    expected_centers, expected_scales = [], []
     for b in bin_sizes:
-        # The outermost bin centres of a frame are 3 b apart; the first frame has its first bin centre at pixel (0, 0).
+        # The outermost bin centers of a frame are 3 b apart; the first frame has its first bin center at pixel (0, 0).
         for y in range(0, height - 3 * b, step):
             for x in range(0, width - 3 * b, step):
-                expected_centres.append((x + 1.5 * b, y + 1.5 * b))
+                expected_centers.append((x + 1.5 * b, y + 1.5 * b))
                 expected_scales.append(4 * b)
-    assert len(features) == len(expected_centres)
+    assert len(features) == len(expected_centers)
     assert len(features) == sum(
         max(0, (height - 1 - 3 * b) // step + 1) * max(0, (width - 1 - 3 * b) // step + 1) for b in bin_sizes
     )
-    assert np.allclose(centres_px(features), expected_centres, atol=1e-3)
+    assert np.allclose(centers_px(features), expected_centers, atol=1e-3)
     assert np.array_equal(features.scale, np.float32(expected_scales))
     assert features.size == (width, height)
 
@@ -244,7 +244,7 @@ def test_agrees_with_the_slow_reference(b):
     blurred = blur_of(image, b)
     n = len(features)
     for place in (0, 1, n // 3, n // 2, n - 2, n - 1):
-        x0, y0 = np.round(centres_px(features)[place] - 1.5 * b).astype(int)
+        x0, y0 = np.round(centers_px(features)[place] - 1.5 * b).astype(int)
         expected = reference_descriptor(reference_raw(blurred, x0, y0, b))
         assert np.abs(bins[place].astype(int) - expected).max() <= 1
         assert np.mean(bins[place] != expected) < 0.02
@@ -258,7 +258,7 @@ def test_agrees_end_to_end_with_a_blur_of_its_own():
     blurred = gaussian_by_numpy(image, 0.66)  # sqrt((4/6)^2 - ((4/6)^2 - 0.66^2))
     differences = []
     for place in range(0, len(features), 3):
-        x0, y0 = np.round(centres_px(features)[place] - 1.5 * b).astype(int)
+        x0, y0 = np.round(centers_px(features)[place] - 1.5 * b).astype(int)
         differences.append(np.abs(bins[place] - reference_descriptor(reference_raw(blurred, x0, y0, b))))
     assert np.mean(differences) < 0.2
     assert np.max(differences) <= 3
@@ -269,7 +269,7 @@ def test_contrast_agrees_with_the_slow_reference():
     image = (noise_image(40, 40, seed=9) // 4).astype(np.uint8)
     _, features = extract(image, step_px=9)
     blurred = blur_of(image, b)
-    places = np.round(centres_px(features) - 1.5 * b).astype(int)
+    places = np.round(centers_px(features) - 1.5 * b).astype(int)
     contrasts = np.array([reference_raw(blurred, x, y, b).sum() / (3 * b + 1) ** 2 for x, y in places])
     middle = float(np.median(contrasts)) + 1e-3
     _, kept = extract(image, step_px=9, min_contrast=middle)
@@ -292,7 +292,7 @@ def test_values_are_capped_by_the_clip():
     bins, features = extract(image)
     n_clipped = 0
     for place in range(0, len(features), 4):
-        x0, y0 = np.round(centres_px(features)[place] - 1.5 * b).astype(int)
+        x0, y0 = np.round(centers_px(features)[place] - 1.5 * b).astype(int)
         raw = reference_raw(blur_of(image, b), x0, y0, b)
         unit = raw / np.linalg.norm(raw)
         cap = 127 * 0.2 / np.linalg.norm(np.minimum(unit, 0.2))
@@ -365,7 +365,7 @@ def test_rgb_and_gray_agree():
     assert np.array_equal(extract(gray)[0], extract(np.stack([gray] * 3, axis=-1))[0])
 
 
-# ---- manners ---------------------------------------------------------------------------------------------------------
+# ---- inputs ----------------------------------------------------------------------------------------------------------
 
 
 def test_input_is_not_changed_and_output_is_read_only():
@@ -405,8 +405,8 @@ def test_same_image_same_descriptors():
         ({"longest_side": 10_001}, "longest_side"),
         ({"window": 3}, "'dense-sift' has no setting 'window'; its settings: bin_sizes, step_px"),
         ({"step_px": None}, "step_px must be a whole number .* got None"),
-        ({"bin_sizes": None}, "wrong kind"),
-        ({"min_contrast": "low"}, "wrong kind"),
+        ({"bin_sizes": None}, "wrong type"),
+        ({"min_contrast": "low"}, "wrong type"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

@@ -265,7 +265,7 @@ def test_a_folder_of_cells_is_changed_and_followed(network_file, tmp_path, make_
     assert run_main("check", model).code == 0
 
 
-def test_models_that_learnt_other_centres_are_not_merged(network_file):
+def test_models_that_learned_other_centers_are_not_merged(network_file):
     images, labels = tile_set(n_images=4)
     one, other = (
         LocalNBNN(3, descriptor=f"onnx:{network_file}", index="exact").fit(images[part::2], labels[part::2])

@@ -41,7 +41,23 @@ LIMITS = {  # figures that are settings, limits, or of someone else
     "python.md": {"67 million", "704 MiB", "48 MiB", "512 MiB", "70 MiB"},
     "reject-strangers.md": {"0.5 %"},
 }
-FOREIGN = r"\b(anew|manners|dearest|doubles|labelled|neighbours?|colour|centre|learnt|recognise|licence|behaviour)\b"
+FOREIGN = (
+    r"\b(anew|manners|dearest|doubles|for ever|at hand|passed over|sub-folders?|any more"
+    r"|spoke|taken for|label back|goes on where it was|who does not|as it stands|the former|intake|upkeep)\b"
+)
+BRITISH = re.compile(
+    r"\w*(?:labell|modelled|modelling|colour|neighbour|centre|centring|normalis|standardis|optimis|recognis|minimis|maximis|summaris"
+    r"|initialis|regularis|quantis|organis|behaviour|favour|licence|analyse[ds]?\b|programme\b|learnt|travell|\bgrey)\w*",
+    re.IGNORECASE,
+)
+OLD_NAMES = {"LabelledImages", "learnt_settings", "mislabelled"}  # which warn, or are in the change log
+OLD_NAMES |= {"centre", "pooled_centre", "neighbour", "normalised"}  # of a file in models, and in older records
+CODE = sorted(
+    path
+    for room in ("src", "tests", "benchmarks", "examples", "docs")
+    for path in (HERE / room).rglob("*")
+    if path.suffix in {".py", ".js", ".html", ".css", ".toml"} and path != Path(__file__).resolve()
+)
 
 
 def _text(name):
@@ -89,6 +105,11 @@ def test_words_are_those_of_the_field(page):
     text = NOT_TEXT.sub("", page.read_text(encoding="utf-8"))
     assert re.findall(FOREIGN, text) == []
     assert re.findall(r"\d[\w ]* (?:ms|descriptors|images) an? (?:image|class|query)\b", text) == []
+
+
+def test_spelling_is_american():
+    found = {path.name: set(BRITISH.findall(path.read_text(encoding="utf-8"))) - OLD_NAMES for path in [*PAGES, *CODE]}
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -27,7 +27,7 @@ def blank():
 
 @pytest.fixture
 def classifier():
-    """Nearest point, one a class: a at (0, 0), b at (100, 0), c at (0, 100)."""
+    """Nearest point, one per class: a at (0, 0), b at (100, 0), c at (0, 100)."""
     references = [point(0, 0), point(100, 0), point(0, 100)]
     return NBNN(location_weight=0, index="exact").fit(references, ["a", "b", "c"])
 

@@ -36,7 +36,7 @@ def query():
 
 
 def features_at(boxes, size):
-    """Patches given as (centre x, centre y, side) in pixels."""
+    """Patches given as (center x, center y, side) in pixels."""
     boxes = np.array(boxes, float)
     xy = boxes[:, :2] / np.array(size)
     return ImageFeatures(np.zeros((len(boxes), 4), np.uint8), xy, boxes[:, 2], size)

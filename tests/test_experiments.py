@@ -29,7 +29,7 @@ def test_command_writes_record_and_picture(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["reproduce", "figure-k", "--quick", "--runs", "r", "--output", "o"])
     assert result.exit_code == 0, result.output
-    assert "the built-in photographs stand in" in result.output
+    assert "the built-in photographs are used" in result.output
     assert "| k | 1 | 3 | 10 | 30 | 100 |" in result.output
     record = read_record(tmp_path / "o" / "figure-k-quick.json")
     assert record.command == "lnbnn reproduce figure-k --quick"

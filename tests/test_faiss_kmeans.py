@@ -69,7 +69,7 @@ def test_seed_and_inputs():
 
 def test_a_choice_of_many_vectors_is_used():
     vectors = clustered_vectors(800, 8).astype(np.float32)
-    few = kmeans_centers(vectors, 4, n_iterations=5, seed=0, max_vectors_a_center=2)
+    few = kmeans_centers(vectors, 4, n_iterations=5, seed=0, max_vectors_per_center=2)
     assert few.shape == (4, 8)
     assert not np.array_equal(few, kmeans_centers(vectors, 4, n_iterations=5, seed=0))
 

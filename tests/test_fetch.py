@@ -1,4 +1,4 @@
-"""`lnbnn data`: from the publisher, from an archive that lies there, or there already."""
+"""`lnbnn data`: from the publisher, from an archive in the folder, or there already."""
 
 import hashlib
 from collections import namedtuple

@@ -50,7 +50,7 @@ def test_scores_are_the_formula(fusion):
     assert np.allclose(fusion.predict_proba(images).sum(axis=1), 1.0)
 
 
-def test_weights_are_learnt_on_leave_one_out_scores(fusion):
+def test_weights_are_learned_on_leave_one_out_scores(fusion):
     held_out = [
         log_probabilities(-member.reference_totals() / 36, member.model_.calibration.temperature)
         for member in fusion.estimators_
@@ -174,7 +174,7 @@ def test_numpy_labels():
     assert LateFusion(members).fit(images, numbers).predict(queries()[0]).tolist() == [0, 0, 1, 1, 2, 2]
 
 
-# ---- scikit-learn's manners ------------------------------------------------------------------------------------------
+# ---- scikit-learn's contract -----------------------------------------------------------------------------------------
 
 
 def test_constructor_only_stores():

@@ -81,7 +81,7 @@ def test_mode_p_with_transparency(tmp_path):
         assert_all(clear[:, 2:], 255)
 
 
-def test_rgb_with_a_transparent_colour(tmp_path):
+def test_rgb_with_a_transparent_color(tmp_path):
     picture = Image.new("RGB", (4, 4), (255, 0, 0))
     picture.paste((0, 255, 0), (0, 0, 2, 4))
     gray = through_file(tmp_path, picture, "x.png", transparency=(255, 0, 0))
@@ -318,7 +318,7 @@ def test_to_gray_of_every_dtype():
     assert to_pixels(gray[:, :, None]).shape == (2, 2)
 
 
-def test_to_gray_of_colour():
+def test_to_gray_of_color():
     red = np.zeros((3, 4, 3), np.uint8)
     red[..., 0] = 255
     assert_all(to_pixels(red), RED)

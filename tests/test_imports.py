@@ -32,7 +32,7 @@ DOORS = {
     "matplotlib": {"trust/figures", "lab"},
     "numba": {"compiled"},
     "scipy": {"methods/affine_correction", "methods/ridge", "model/calibration"},
-    "sklearn": {"methods/kernel_svm", "methods/machines", "classifiers"},
+    "sklearn": {"methods/kernel_svm", "methods/linear_classifiers", "classifiers"},
     "typer": {"cli"},
     "rich": {"cli"},
     "skimage": set(),
@@ -194,7 +194,7 @@ def test_opening_a_local_nbnn_model_loads_neither_scikit_learn_nor_scipys_parts(
 # Modules, or whole rooms, that are tested in a file of another name.
 TESTED_IN = {
     "cli": "test_cli",
-    "page/undo": "test_page_bench",
+    "page/undo": "test_page_served_model",
     "page/replies": "test_page_api",
     "lab": "test_experiments",
     "descriptors/network": "test_onnx_network",

@@ -349,7 +349,7 @@ def test_empty_index(form):
         (np.zeros((3, 4), np.float64), [1, 2, 3], r"uint8 or float32 .* got float64 \(3, 4\)"),
         (np.zeros((3, 4), np.int16), [1, 2, 3], "got int16"),
         (np.zeros(4, np.uint8), [1], r"shape \(n, d\)"),
-        (np.zeros((3, 4), np.uint8), [1, 2], r"one id a row; got .* ids \(2,\)"),
+        (np.zeros((3, 4), np.uint8), [1, 2], r"one id per row; got .* ids \(2,\)"),
         (np.zeros((2, 4), np.uint8), [1, -2], "ids must be at least 0; got -2"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Linear machines on the responses of NBNN and Local NBNN."""
+"""Linear classifiers on the responses of NBNN and Local NBNN."""
 
 import json
 
@@ -17,7 +17,7 @@ SETTINGS = {"index": "exact", "query_budget": None, "descriptor_params": SIFT_PA
 
 @pytest.mark.parametrize("kind", [NBNNKernel, LocalNBNNKernel])
 @pytest.mark.parametrize(
-    "changes", [{}, {"levels": 2, "response": "mean"}, {"response": "rank", "C": 0.1, "machine": "svm"}]
+    "changes", [{}, {"levels": 2, "response": "mean"}, {"response": "rank", "C": 0.1, "classifier": "svm"}]
 )
 def test_kernels_answer_and_survive_saving(kind, changes, tmp_path):
     images, labels = grating_set(n_classes=3, n_images=4)
@@ -37,10 +37,10 @@ def test_training_responses_leave_the_image_out():
     assert not np.array_equal(classifier.reference_totals(), classifier.totals(images))
 
 
-def test_machines_that_do_not_fit_are_refused(tmp_path):
+def test_arrays_that_do_not_fit_are_refused(tmp_path):
     images, labels = grating_set(n_classes=2, n_images=3)
     LocalNBNNKernel(C=1.0, **SETTINGS).fit(images, labels).save(tmp_path / "model")
     manifest = json.loads((tmp_path / "model" / "manifest.json").read_text(encoding="utf-8"))
     forge_manifest(tmp_path / "model", params=manifest["params"] | {"levels": 2})
-    with pytest.raises(ModelFormatError, match="machines' arrays do not fit"):
+    with pytest.raises(ModelFormatError, match="linear classifier's arrays do not fit"):
         load(tmp_path / "model")

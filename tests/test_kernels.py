@@ -15,7 +15,7 @@ SETTINGS = {"index": "exact", "query_budget": None, "descriptor_params": SIFT_PA
     ("changes", "message"),
     [
         ({"response": "best"}, "response must be one of"),
-        ({"machine": "forest"}, "machine must be one of logistic, svm; got 'forest'"),
+        ({"classifier": "forest"}, "classifier must be one of logistic, svm; got 'forest'"),
         ({"levels": 0}, "levels must be a whole number from 1 to 4"),
         ({"levels": 2, "location_weight": 0.0}, "levels above 1 need a location_weight above 0"),
         ({"C": 0.0}, "C must be above 0"),

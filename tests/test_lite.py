@@ -39,7 +39,7 @@ def convolve(x, weight, stride):
     return result
 
 
-def normalise(x, norm, weights):
+def normalize(x, norm, weights):
     gamma, beta, mean, variance = (
         weights[f"{norm}.{part}"][:, None, None] for part in ("weight", "bias", "running_mean", "running_var")
     )
@@ -51,10 +51,10 @@ def test_first_stage_is_that_of_the_formulas(family):
     image = np.stack([noise_image(32, 32, seed=seed) for seed in range(3)], axis=-1)
     weights = {name: np.asarray(values, np.float64) for name, values in lite._weights(family).items()}
     x = (image.astype(np.float64).transpose(2, 0, 1) - 127) / 128
-    x = np.clip(normalise(convolve(x, weights["_conv_stem.weight"], 2), "_bn0", weights), 0, 6)
+    x = np.clip(normalize(convolve(x, weights["_conv_stem.weight"], 2), "_bn0", weights), 0, 6)
     block = "_blocks.0"
-    x = np.clip(normalise(convolve(x, weights[f"{block}._depthwise_conv.weight"], 1), f"{block}._bn1", weights), 0, 6)
-    x = normalise(convolve(x, weights[f"{block}._project_conv.weight"], 1), f"{block}._bn2", weights)
+    x = np.clip(normalize(convolve(x, weights[f"{block}._depthwise_conv.weight"], 1), f"{block}._bn1", weights), 0, 6)
+    x = normalize(convolve(x, weights[f"{block}._project_conv.weight"], 1), f"{block}._bn2", weights)
     features = make_descriptor(f"{family}@stage1", {"longest_side": 32}).extract(image)
     assert features.descriptors.shape == (16 * 16, 16)
     assert np.allclose(features.descriptors, x.reshape(16, -1).T, rtol=2e-3, atol=2e-3)

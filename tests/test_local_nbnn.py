@@ -16,7 +16,7 @@ def one_descriptor_each(*values):
 
 
 def test_local_nbnn_by_hand():
-    # One descriptor a class, location off:  a = (0, 0),  b = (10, 0),  c = (0, 20),  d = (40, 0).
+    # One descriptor per class, location off:  a = (0, 0),  b = (10, 0),  c = (0, 20),  d = (40, 0).
     # The query's descriptors are q1 = (1, 0) and q2 = (0, 12). Squared distances to a, b, c, d:
     #   q1:   1,  81, 401, 1521      q2: 144, 244, 64, 1744
     # k = 3, all but one: dist_B is the farthest, 1521 and 1744.

@@ -1,4 +1,4 @@
-"""Matches with labeled images: who said what worked by hand, sums of all methods, patches against a slow search."""
+"""Matches with labeled images: contributions by hand, sums of all methods, patches compared with a slow search."""
 
 from __future__ import annotations
 

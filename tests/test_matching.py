@@ -122,7 +122,7 @@ def test_location_decides_between_equal_patches():
     def at(x):
         return ImageFeatures(np.array([[50, 50]], np.uint8), [[x, 0.5]], [16], (100, 100))
 
-    reference, labels = [at(0.1), at(0.9), at(0.5)], ["left", "right", "centre"]
+    reference, labels = [at(0.1), at(0.9), at(0.5)], ["left", "right", "center"]
     for method in sorted({*NEIGHBOR_METHODS} - {*KERNEL_METHODS}):
         kind = resolve(CLASSIFIERS, method, "method")
         classifier = kind(location_weight=1.6, index="exact")

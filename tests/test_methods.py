@@ -17,9 +17,9 @@ from lnbnn.methods.kernel import ResponseKernel
 from lnbnn.methods.local_coding import LocalCoding
 from lnbnn.methods.local_nbnn import LocalMatching
 from lnbnn.methods.nbnn import ClassMatching, LogOddsMatching
-from lnbnn.methods.pooled_svm import PooledMachines
+from lnbnn.methods.pooled_svm import PooledLinearSVM
 from lnbnn.methods.ridge import PooledRegression
-from lnbnn.methods.spatial_pyramid import PyramidMachines
+from lnbnn.methods.spatial_pyramid import PyramidSVM
 from lnbnn.params import resolve
 from lnbnn.references import Reference, References
 
@@ -32,11 +32,11 @@ METHODS = {
     "nbnn-kernel": lambda settings: ResponseKernel(settings, ClassMatching(settings, *WEIGHTS)),
     "local-nbnn-kernel": lambda settings: ResponseKernel(settings, LocalMatching(settings, *WEIGHTS)),
     "pooled-ridge": PooledRegression,
-    "pooled-svm": PooledMachines,
+    "pooled-svm": PooledLinearSVM,
     "fisher": FisherRegression,
     "slc": LocalCoding,
-    "spm-hard": PyramidMachines,
-    "spm-soft": PyramidMachines,
+    "spm-hard": PyramidSVM,
+    "spm-soft": PyramidSVM,
 }
 EXACT = INCREMENTAL - {"fisher", "slc"}  # whose codes stay those of the first fit
 CHANGES = {"n_words": 8, "alpha": 0.1, "n_neighbors": 5, "index": "exact", "n_jobs": 1}

@@ -186,7 +186,7 @@ def test_a_refit_forgets_everything_of_the_old_fit(kind, is_opened, tmp_path):
     assert classifier.classes_.tolist() == sorted(set(labels))
     assert classifier.skipped_ == []
     assert model.snapshot is None
-    with pytest.raises(InvalidInputError, match="can follow the folder"):
+    with pytest.raises(InvalidInputError, match="can be refreshed"):
         classifier.refresh()
     with pytest.raises(NotFittedError, match="cannot reject yet"):
         classifier.predict(queries(), reject=0.5)

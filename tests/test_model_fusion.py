@@ -62,7 +62,7 @@ def test_save_and_load(fusion, tmp_path):
 
 
 def test_a_fusion_follows_its_folder(fusion, tmp_path):
-    with pytest.raises(InvalidInputError, match="can follow the folder"):
+    with pytest.raises(InvalidInputError, match="can be refreshed"):
         fusion.refresh()
     fusion.save(tmp_path / "model")
     again = load(tmp_path / "model")
@@ -119,7 +119,7 @@ def test_a_fusion_is_audited(fusion):
     labels[1] = labels[-1]
     (suspect,) = audit(pair().fit(images, labels)).suspects
     assert (suspect.id, suspect.suggested) == (1, "direction 0")
-    with pytest.raises(InvalidInputError, match="cannot look up its images"):
+    with pytest.raises(InvalidInputError, match="cannot leave its images out"):
         audit(LateFusion([("a", quick(NBNN)), ("b", MeanBrightness())]).fit(*images_and_labels()))
 
 
@@ -133,7 +133,7 @@ def test_a_fusion_is_listed_and_checked(fusion, tmp_path):
 # ---- changes ---------------------------------------------------------------------------------------------------------
 
 
-def living(**changes):
+def changeable(**changes):
     """Two methods on one descriptor and one on another, of which a faint picture has nothing."""
     blind = small_sift(step_px=9, min_contrast=8.0)
     members = [("nbnn", quick(NBNN)), ("ridge", PooledRidge(alpha=0.1, descriptor=small_sift()))]
@@ -168,12 +168,12 @@ def changed(model):
 
 def test_members_of_a_changed_fusion_are_as_fitted_at_once():
     images, labels = images_and_labels()
-    found = living().fit(images, labels)
+    found = changeable().fit(images, labels)
     changed(found)
     added, added_labels = more()
     names = dict(enumerate([*labels, *added_labels])) | {4: "direction 3"}
     kept = [number for number in names if number not in (0, 10)]
-    at_once = living().fit([[*images, *added][number] for number in kept], [names[number] for number in kept])
+    at_once = changeable().fit([[*images, *added][number] for number in kept], [names[number] for number in kept])
     assert found.classes_.tolist() == at_once.classes_.tolist()
     assert [image.id for image in found.images_] == kept
     for one, other in zip(found.model_.members, at_once.model_.members, strict=True):
@@ -186,7 +186,7 @@ def test_members_of_a_changed_fusion_are_as_fitted_at_once():
 
 
 def test_changes_in_the_folder_are_those_in_memory(tmp_path):
-    found = living().fit(*images_and_labels())
+    found = changeable().fit(*images_and_labels())
     found.save(tmp_path / "model")
     before = load(tmp_path / "model")
     changed(tmp_path / "model")
@@ -203,7 +203,7 @@ def test_changes_in_the_folder_are_those_in_memory(tmp_path):
 
 
 def test_weights_are_learned_again_from_what_is_known_of_each_image(tmp_path):
-    found = living().fit(*images_and_labels())
+    found = changeable().fit(*images_and_labels())
     known = found.model_.held_out.scores.copy()
     before = found.weights_.copy()
     found.relabel([0, 3], "direction 2")
@@ -219,7 +219,7 @@ def test_weights_are_learned_again_from_what_is_known_of_each_image(tmp_path):
 
 
 def test_scores_of_an_added_image_are_those_without_it():
-    found = living().fit(*images_and_labels())
+    found = changeable().fit(*images_and_labels())
     new, _ = queries()
     expected = [next(iter(member.iter_scores(new[:1]))) for member in found.model_.members]
     scales = [member.method.score_scale(1) for member in found.model_.members]
@@ -239,7 +239,7 @@ def test_weights_are_due_once_one_image_in_a_hundred_has_changed():
 
 
 def test_images_added_before_the_weights_are_due_count_when_they_are(tmp_path, monkeypatch):
-    found = living().fit(*images_and_labels())
+    found = changeable().fit(*images_and_labels())
     found.save(tmp_path / "model")
     weights = found.weights_
     images, labels = more()
@@ -271,7 +271,7 @@ def test_images_added_before_the_weights_are_due_count_when_they_are(tmp_path, m
 
 
 def test_a_changed_fusion_is_calibrated_again_in_its_folder(tmp_path):
-    found = living().fit(*images_and_labels())
+    found = changeable().fit(*images_and_labels())
     found.save(tmp_path / "model")
     changed(tmp_path / "model")
     calibrate(tmp_path / "model")
@@ -283,18 +283,18 @@ def test_a_changed_fusion_is_calibrated_again_in_its_folder(tmp_path):
         assert one.calibration.temperature == other.calibration.temperature
     assert np.array_equal(scores_of(again), scores_of(found))
     images, labels = images_and_labels()
-    fresh = living().fit(images, labels)
+    fresh = changeable().fit(images, labels)
     assert fresh.model_.members[0].calibration.temperature != again.model_.members[0].calibration.temperature
 
 
 def test_fusions_are_merged(tmp_path):
     images, labels = images_and_labels()
     added, added_labels = more()
-    living().fit(images, labels).save(tmp_path / "one")
-    living().fit([*added, images[0]], [*added_labels, labels[0]]).save(tmp_path / "other")
+    changeable().fit(images, labels).save(tmp_path / "one")
+    changeable().fit([*added, images[0]], [*added_labels, labels[0]]).save(tmp_path / "other")
     assert merge(tmp_path / "one", tmp_path / "other", tmp_path / "both") == [(10, 0)]
     both = load(tmp_path / "both")
-    found = living().fit(images, labels).partial_fit(added, added_labels)
+    found = changeable().fit(images, labels).partial_fit(added, added_labels)
     assert [image.id for image in both.images_] == [image.id for image in found.images_]
     for one, other in zip(both.model_.members, found.model_.members, strict=True):
         assert np.array_equal(list(one.iter_scores(queries()[0])), list(other.iter_scores(queries()[0])))
@@ -305,7 +305,7 @@ def test_fusions_are_merged(tmp_path):
 
 
 def test_what_cannot_be_changed_is_refused_before_anything_is(tmp_path):
-    found = living().fit(*images_and_labels())
+    found = changeable().fit(*images_and_labels())
     before = scores_of(found)
     with pytest.raises(InvalidInputError, match=r"local-nbnn on dense-sift needs at least .* descriptors to search"):
         found.partial_fit([faint(1)], ["faint"]).remove(range(9))
@@ -323,7 +323,7 @@ def test_what_cannot_be_changed_is_refused_before_anything_is(tmp_path):
 
 
 def test_a_batch_that_does_not_fit_is_refused(tmp_path):
-    living().fit(*images_and_labels()).save(tmp_path / "model")
+    changeable().fit(*images_and_labels()).save(tmp_path / "model")
     with edit(tmp_path / "model") as editor:
         editor.add(*more())
     folder = data_file(tmp_path / "model", "added-000002")
@@ -335,7 +335,7 @@ def test_a_batch_that_does_not_fit_is_refused(tmp_path):
 
 @pytest.mark.parametrize("failing", ["write_added", "apply"])
 def test_a_change_that_fails_leaves_the_folder_as_it_was(failing, tmp_path, monkeypatch):
-    living().fit(*images_and_labels()).save(tmp_path / "model")
+    changeable().fit(*images_and_labels()).save(tmp_path / "model")
     before = {path: path.read_bytes() for path in (tmp_path / "model").rglob("*") if path.is_file()}
     expected = scores_of(load(tmp_path / "model"))
 

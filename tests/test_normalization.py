@@ -20,12 +20,12 @@ def random_images(n=6, n_dims=5):
     return [make_features((rng.normal(size=(9, n_dims)) @ turn + 4).astype(np.float16)) for _ in range(n)]
 
 
-def test_centred_and_scaled_to_unit_length_by_hand():
+def test_centered_and_scaled_to_unit_length_by_hand():
     # The mean of the four cells is (1, 2): what is left is (3, 4), (-3, -4), (0, 1), (0, -1).
     normalizer = Normalization(None, 0.0).learn([cells([4, 6], [-2, -2]), cells([1, 3], [1, 1])])
     assert normalizer.mean.tolist() == [1, 2]
     codes = normalizer.apply(cells([4, 6], [1, 3], [1, 2])).descriptors
-    # 0.6 * 127 + 128 = 204.2; 0.8 * 127 + 128 = 229.6; a cell at the centre has no direction.
+    # 0.6 * 127 + 128 = 204.2; 0.8 * 127 + 128 = 229.6; a cell at the center has no direction.
     assert codes.tolist() == [[204, 230], [128, 255], [128, 128]]
     assert codes.dtype == np.uint8
 
@@ -73,7 +73,7 @@ def test_the_order_of_the_images_does_not_matter():
     assert np.array_equal(straight.components, reverse.components)
 
 
-def test_many_descriptors_are_learnt_from_an_even_choice(monkeypatch):
+def test_many_descriptors_are_learned_from_an_even_choice(monkeypatch):
     images = random_images(n=40)
     everything = Normalization(3, 0.0).learn(images)
     monkeypatch.setattr("lnbnn.descriptors.normalization._MAX_ROWS", 100)

@@ -61,7 +61,7 @@ def test_patch_tokens_by_hand(place, n_prefix):
     assert features.descriptors.tolist() == [[1, -1, -1], [-1, 1, -1], [-1, -1, 1], [1, 1, 1]]
 
 
-def test_colours_may_come_last(place):
+def test_colors_may_come_last(place):
     nodes = [
         helper.make_node("Transpose", ["image"], ["planes"], perm=[0, 3, 1, 2]),
         helper.make_node("AveragePool", ["planes"], ["means"], kernel_shape=[16, 16], strides=[16, 16]),

@@ -27,7 +27,7 @@ def test_a_setting_that_is_gone_opens_with_the_value_that_changes_nothing(tmp_pa
     forge_manifest(tmp_path / "model", params={**params, **gone})
     assert load_model(tmp_path / "model").plain_params() == params
     forge_manifest(tmp_path / "model", params={**params, **gone, "match_score": "ratio"})
-    with pytest.raises(ModelFormatError, match="this lnbnn has no setting 'match_score' any more"):
+    with pytest.raises(ModelFormatError, match="this lnbnn no longer has the setting 'match_score'"):
         load(tmp_path / "model")
 
 
@@ -68,5 +68,5 @@ def test_member_without_a_temperature(fusion, tmp_path):
     fusion.save(tmp_path / "model")
     forge_manifest(data_file(tmp_path / "model", "member0"), without=("temperature",))
     forge_checksums(tmp_path / "model")
-    with pytest.raises(ModelFormatError, match="a part of a fusion must be calibrated"):
+    with pytest.raises(ModelFormatError, match="a member of a fusion must be calibrated"):
         load(tmp_path / "model")

@@ -55,7 +55,7 @@ def test_several_descriptors_are_fused_each_with_its_settings():
     params = {"descriptor_params": {"longest_side": 96, "2:step_px": 5}, "n_jobs": 1}
     made = make_classifier([], ["dense-sift", "root-sift"], params=params)
     assert type(made) is LateFusion
-    assert [name for name, _ in made.estimators] == ["part1", "part2"]
+    assert [name for name, _ in made.estimators] == ["member1", "member2"]
     members = [member for _, member in made.estimators]
     assert [member.descriptor for member in members] == ["dense-sift", "root-sift"]
     assert [member.descriptor_params for member in members] == [

@@ -29,8 +29,8 @@ def places(tmp_path):
     (tmp_path / "link").symlink_to("empty")
     return {
         "below a file": (tmp_path / "file" / "model", "not a folder"),
-        "below a dangling link": (tmp_path / "dangling" / "model", "a link that leads nowhere"),
-        "below a loop": (tmp_path / "loop" / "model", "a link that leads nowhere"),
+        "below a dangling link": (tmp_path / "dangling" / "model", "a broken link"),
+        "below a loop": (tmp_path / "loop" / "model", "a broken link"),
         "long": (tmp_path / ("x" * 300), "name too long"),
         "no file system for it": ("/proc/model", "cannot be written"),
         "nothing": (tmp_path / "a\0b", "null"),

@@ -121,7 +121,7 @@ def test_one_photo_without_itself(client):
     assert client.get("/api/images/x").status_code == 404
 
 
-def test_pictures_are_drawn_anew_never_sent_as_they_came(client):
+def test_pictures_are_reencoded_never_sent_as_they_came(client):
     image = client.get("/api/images").json()["images"][0]
     for size, side in (("64", 256), ("256", 256), ("1000", 1024)):
         reply = client.get(f"/api/images/0/picture?size={size}")
@@ -156,7 +156,12 @@ def test_teaching_from_nothing_asking_correcting_and_undoing(empty, tmp_path):
     assert empty.get("/api/images").json()["images"] == []
     assert empty.post("/api/predict", content=picture()).status_code == 422
     added = teach(empty, "rows", [1, 2])
-    assert {key: len(value) for key, value in added.items()} == {"added": 2, "doubles": 0, "skipped": 0}
+    assert {key: len(value) for key, value in added.items()} == {
+        "added": 2,
+        "duplicates": 0,
+        "doubles": 0,
+        "skipped": 0,
+    }
     teach(empty, "columns", [1, 2])
     assert empty.post("/api/predict", content=picture("rows", 50)).json()["label"] == "rows"
     asked = empty.post("/api/predict?name=odd.png", content=picture("checks", 51)).json()
@@ -183,7 +188,7 @@ def test_errors_by_file(empty):
         "bomb.png": "bomb.png",
     }
     again = empty.post("/api/add?label=rows", files=files("rows", [1])).json()
-    assert again["doubles"] == [["rows-1.png", 0]]
+    assert again["duplicates"] == again["doubles"] == [["rows-1.png", 0]]
 
 
 LABELS = ["<img src=x onerror=alert(1)>", "=1+1", "${x}", "日本語", "a/../b", "‮evil", "x" * 150, "'\"`", "null", "0"]
@@ -300,7 +305,7 @@ def test_photos_and_files_have_their_limits(copied):
         assert page.post("/api/predict", content=b"x" * ((3 << 20) + 1)).status_code == 413
         large = [("photo", ("large.jpg", b"x" * ((1 << 20) + 1)))]
         found = page.post("/api/add?label=rows", files=[*large, *files("rows", [60])]).json()
-        assert found["skipped"] == [["large.jpg", "large.jpg: a photo may have 1 MiB; shrink it first."]]
+        assert found["skipped"] == [["large.jpg", "large.jpg: a photo may have at most 1 MiB; shrink it first."]]
         assert len(found["added"]) == 1
         assert page.post("/api/predict", files=files("rows", [1, 2, 3])).status_code == 400
 

@@ -128,7 +128,7 @@ def test_teach_two_classes_from_nothing_ask_correct_and_undo(visit, tmp_path):
         go(page, "ask")
         drop(page, ".drop", [("new.png", picture("rows", 50))])
         page.locator(".headline h2", has_text="rows").wait_for()
-        page.locator(".spoke svg.pairs").first.wait_for()
+        page.locator(".evidence-photo svg.pairs").first.wait_for()
         assert page.locator("svg.pairs line.mark").count() > 0, "patch to patch, with lines"
         page.locator("button.rank", has_text="columns").click()
         page.locator(".legend", has_text="blue: for columns").wait_for()
@@ -141,7 +141,7 @@ def test_teach_two_classes_from_nothing_ask_correct_and_undo(visit, tmp_path):
         page.locator(".taught", has_text="Taught as checks").wait_for()
         assert labels(model)[5] == "checks"
         page.locator("#undo").click()
-        page.locator(".toast", has_text="Taken back: adding 1 photo").wait_for()
+        page.locator(".toast", has_text="Undone: adding 1 photo").wait_for()
         assert sorted(labels(model).values()) == ["columns", "columns", "rows", "rows", "rows"]
 
 
@@ -192,7 +192,7 @@ def test_paste_and_camera(page, copied):
     page.locator(".headline h2", has_text="columns").wait_for()
     page.get_by_role("button", name="Camera").click()
     so(page, "document.querySelector('dialog video')?.videoWidth > 0")
-    page.get_by_role("button", name="Take the photo").click()
+    page.get_by_role("button", name="Take photo").click()
     page.locator(".photo figcaption", has_text="camera-").wait_for()
     page.locator(".headline h2").wait_for()
     assert page.locator("dialog").count() == 0
@@ -207,7 +207,7 @@ def test_unknown_by_the_slider(page):
     page.locator("#unknown").focus()
     for _ in range(6):
         page.keyboard.press("ArrowRight")
-    page.locator(".unknown output", has_text="takes 1 %").wait_for()
+    page.locator(".unknown output", has_text="1 % is accepted").wait_for()
     page.locator(".headline h2", has_text="unknown").wait_for()
     page.keyboard.press("Home")
     page.locator(".headline h2", has_text="rows").wait_for()
@@ -290,7 +290,7 @@ def test_audit_by_keys_and_it_is_remembered(copied, visit):
         wait_for(lambda: labels(copied)[0] == "checks")
         page.keyboard.press("Control+z")
         wait_for(lambda: labels(copied)[0] == "rows")
-        page.get_by_role("button", name="look again").click()
+        page.get_by_role("button", name="The model has changed: update").click()
         entry.wait_for()
         assert "suggestion" in page.locator("main").inner_text()
 
@@ -305,7 +305,7 @@ def test_what_is_kept_in_the_audit_is_not_asked_again(copied, visit):
         page.keyboard.press("k")
         entry.wait_for(state="detached")
         page.reload()
-        page.locator("main", has_text="1 decided before").wait_for()
+        page.locator("main", has_text="1 already decided").wait_for()
         assert entry.count() == 0
         assert labels(copied)[0] == "rows"
 
@@ -363,7 +363,7 @@ def test_axe_finds_nothing(copied, visit, scheme):
             go(page, view)
             if view == "ask":
                 drop(page, ".drop", [("a.png", picture("rows", 80)), ("b.png", picture("checks", 81))])
-                page.locator(".spoke svg.pairs").first.wait_for()
+                page.locator(".evidence-photo svg.pairs").first.wait_for()
             elif view == "photos":
                 page.locator(".tile").first.click()
             elif view in ("audit", "good"):
@@ -387,7 +387,7 @@ def test_at_the_width_of_a_phone_nothing_is_cut_off(copied, visit):
             go(page, view)
             if view == "ask":
                 drop(page, ".drop", [("a.png", picture("rows", 80)), ("b.png", picture("checks", 81))])
-                page.locator(".spoke svg.pairs").first.wait_for()
+                page.locator(".evidence-photo svg.pairs").first.wait_for()
             elif view in ("audit", "good"):
                 page.locator("main section").first.wait_for()
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, view

@@ -1,4 +1,4 @@
-"""Events: told to every listener, from any thread; who does not read them is let go."""
+"""Events: sent to every listener, from any thread; one that does not read is disconnected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask, and how much: every way in that must be shut, tried on an application that answers anything."""
+"""Access control and limits: every attack that must fail, tried on an application that answers anything."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_body_has_its_limit_declared_or_not(path, most):
     assert "content-length" not in chunked.request.headers
     for reply in (declared, chunked):
         assert reply.status_code == 413
-        assert f"may hold {most >> 20} MiB" in reply.json()["error"]
+        assert f"at most {most >> 20} MiB" in reply.json()["error"]
         assert reply.headers["connection"] == "close"
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from lnbnn.classifiers import load
-from lnbnn.page.bench import Opened
+from lnbnn.page.photo_store import PhotoStore
 from lnbnn.page.questions import answer, evidence
-from lnbnn.page.shelf import Shelf
+from lnbnn.page.served_model import Opened
 from lnbnn.trust.evidence import explain
 
 
@@ -40,7 +40,7 @@ def test_evidence_is_that_of_the_command_line_with_its_map(opened, model, save_t
     photo = save_texture(tmp_path / "new.png", "rows")
     options = ["--label", "rows", "--against", "checks", "--format", "json"]
     said = json.loads(run("explain", model, photo, "-o", tmp_path / "why.png", *options).out)
-    found = evidence(opened, Shelf(tmp_path / "none"), photo, label="rows", against="checks", top=20)
+    found = evidence(opened, PhotoStore(tmp_path / "none"), photo, label="rows", against="checks", top=20)
     for name in ("answer", "label", "against", "ranking", "support", "photos", "pairs", "n_patches", "itself"):
         assert found[name] == said[name], name
     assert all(pair["match"] is not None for pair in found["pairs"]), "the labeled photos are at hand"
@@ -50,6 +50,6 @@ def test_evidence_is_that_of_the_command_line_with_its_map(opened, model, save_t
     strong = np.abs(expected) > np.quantile(np.abs(expected), 0.5)
     assert (np.sign(values[strong]) == np.sign(expected[strong])).mean() > 0.99
     assert np.abs(values).max() == 127
-    one = evidence(opened, Shelf(tmp_path / "none"), photo, label=None, against=None, top=1)
+    one = evidence(opened, PhotoStore(tmp_path / "none"), photo, label=None, against=None, top=1)
     assert len(one["photos"]) == 1
     assert one["n_photos"] >= 1

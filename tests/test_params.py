@@ -102,7 +102,7 @@ def test_settings_are_the_keywords_of_the_constructor():
     [
         ({"speed": 1}, "'oven' has no setting 'speed'; its settings: degrees, racks"),
         ({"degrees": 400}, "degrees must be at most 300"),
-        ({"degrees": "hot"}, "'oven': a setting is of the wrong kind"),
+        ({"degrees": "hot"}, "'oven': a setting has the wrong type"),
     ],
 )
 def test_settings_that_make_no_sense(params, message):

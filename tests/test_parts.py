@@ -90,13 +90,13 @@ def test_a_kernel_learns_from_the_references_and_scores_the_queries(line, monkey
 
 def test_kernels_use_the_cells_and_the_blend_they_are_told(line, monkeypatch):
     seen = []
-    train = parts.train_machines
+    train = parts.train_linear_classifier
 
     def spied(own, rows, labels, **how):
-        seen.append((rows.shape, how["blend"], how["machine"]))
+        seen.append((rows.shape, how["blend"], how["kind"]))
         return train(own, rows, labels, **how)
 
-    monkeypatch.setattr(parts, "train_machines", spied)
+    monkeypatch.setattr(parts, "train_linear_classifier", spied)
     responses = kept_responses(line, monkeypatch)
     for how in ({"levels": 1, "blend": 0.0, "machine": "svm"}, {"levels": 2}):
         part = kernel_part("local-nbnn-kernel", how, responses)
@@ -170,7 +170,7 @@ def test_milliseconds_of_the_sweeps_are_medians():
 
 
 def scaling_outcomes():
-    """NBNN takes 10 ms a class; Local NBNN 4 ms at 2 classes and 5 ms at 4."""
+    """NBNN takes 10 ms per class; Local NBNN 4 ms at 2 classes and 5 ms at 4."""
     for method, index, seconds in (("local-nbnn", "faiss", [0.004, 0.005]), ("nbnn", "flann", [0.02, 0.04])):
         part = Part("classes", {"method": method, "index": index, "index_params": {}}, None)
         image_seconds = np.array([[second, second, 9.0] for second in seconds])
@@ -246,16 +246,14 @@ def test_a_changed_default_is_another_part():
     assert "n_probes" in params["index_params"]
 
 
-@pytest.mark.parametrize("machine", ["logistic", "svm"])
-def test_kernel_part_scores_as_the_kernel_itself(tmp_path, machine):
+@pytest.mark.parametrize("kind", ["logistic", "svm"])
+def test_kernel_part_scores_as_the_kernel_itself(tmp_path, kind):
     lab = grating_lab(tmp_path)
     params = {"index": "exact", "descriptor_params": {"bin_sizes": [4], "step_px": 7, "longest_side": 48}}
     split = {"n_train": 4, "n_test": 2, "seed": 0}
-    arrays = lab.get(
-        kernel_part("local-nbnn-kernel", {"machine": machine}, responses_part("local-nbnn", split, params))
-    )
+    arrays = lab.get(kernel_part("local-nbnn-kernel", {"machine": kind}, responses_part("local-nbnn", split, params)))
     train, test = lab.split_of({"n_train": 4, "n_test": 2, "seed": 0})
-    kernel = LocalNBNNKernel(machine=machine, **params).fit(train.paths, train.labels)
+    kernel = LocalNBNNKernel(classifier=kind, **params).fit(train.paths, train.labels)
     assert arrays["totals"] == pytest.approx(kernel.totals(test.paths), rel=1e-5)
     assert arrays["scores"] == pytest.approx(kernel.decision_function(test.paths), rel=1e-3, abs=1e-3)
     assert accuracy(-arrays["totals"], arrays["truth"]) == 100.0

@@ -11,17 +11,17 @@ from lnbnn import LateFusion, LocalNBNN
 from lnbnn.classifiers.trained import PooledSVM
 from lnbnn.descriptors.normalization import Normalizer
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.methods.machines import linear_machines
-from lnbnn.methods.pooled_svm import PooledMachines
+from lnbnn.methods.linear_classifiers import fit_linear
+from lnbnn.methods.pooled_svm import PooledLinearSVM
 from lnbnn.trust.evidence import explain
 
 
-def images_around(centres, n_images, seed=0):
-    """Images of 6 descriptors each around the centre of their class, the classes in turn."""
+def images_around(centers, n_images, seed=0):
+    """Images of 6 descriptors each around the center of their class, the classes in turn."""
     rng = np.random.default_rng(seed)
-    labels = list(range(len(centres))) * n_images
+    labels = list(range(len(centers))) * n_images
     return [
-        make_features((centres[c] + 0.3 * rng.normal(size=(6, len(centres[c])))).astype("f4")) for c in labels
+        make_features((centers[c] + 0.3 * rng.normal(size=(6, len(centers[c])))).astype("f4")) for c in labels
     ], labels
 
 
@@ -30,7 +30,7 @@ def three_classes(n_images=6, seed=0):
 
 
 def test_the_mean_by_hand():
-    method = PooledMachines(PooledSVM())
+    method = PooledLinearSVM(PooledSVM())
     floats = method.prepare(make_features(np.array([[1.0, 2.0], [3.0, 6.0]], np.float32)), None)
     assert floats.descriptors.tolist() == [[2.0, 4.0]]
     assert floats.xy.tolist() == [[0.5, 0.5]]
@@ -42,23 +42,23 @@ def test_the_mean_is_turned_to_components_but_not_scaled():
     normalizer = Normalizer(np.array([1.0, 1.0], np.float32), np.array([[2.0], [0.0]], np.float32))
     # The mean (2, 4), less (1, 1), is (1, 3); its one component is 2 * 1 + 0 * 3.
     features = make_features(np.array([[1.0, 2.0], [3.0, 6.0]], np.float32))
-    found = PooledMachines(PooledSVM()).prepare(features, normalizer)
+    found = PooledLinearSVM(PooledSVM()).prepare(features, normalizer)
     assert found.descriptors.tolist() == [[2.0]]
 
 
-def test_scores_are_those_of_the_machines():
+def test_scores_are_those_of_the_svms():
     images, labels = three_classes()
     model = PooledSVM(C=2.0).fit(images, labels)
     means = np.array([image.descriptors.mean(axis=0, dtype=float) for image in images]).astype(np.float32)
-    centre = means.mean(axis=0, dtype=float)
+    center = means.mean(axis=0, dtype=float)
     order = np.lexsort((*means.T, labels))
-    unit = (means - centre) / np.linalg.norm(means - centre, axis=1, keepdims=True)
-    coef, intercept = linear_machines(unit[order], np.array(labels)[order], 3, 2.0, machine="svm")
+    unit = (means - center) / np.linalg.norm(means - center, axis=1, keepdims=True)
+    coef, intercept = fit_linear(unit[order], np.array(labels)[order], 3, 2.0, kind="svm")
     assert np.allclose(model.decision_function(images), unit @ coef.T + intercept)
     assert model.predict(three_classes(seed=5)[0]).tolist() == three_classes(seed=5)[1]
 
 
-def test_held_out_scores_come_from_machines_that_had_not_seen_the_image():
+def test_held_out_scores_come_from_svms_that_had_not_seen_the_image():
     images, labels = three_classes(n_images=5)
     swapped = [*labels]
     swapped[0], swapped[1] = labels[1], labels[0]
@@ -110,7 +110,7 @@ def test_as_a_voice_in_a_fusion(tmp_path):
     assert np.allclose(found - found[:, :1], expected - expected[:, :1])
     fusion.save(tmp_path / "model")
     assert np.array_equal(lnbnn.load(tmp_path / "model").decision_function(queries), found)
-    evidence = explain(fusion, queries[0])  # the patches of Local NBNN; the pooled machines count in the ranking
+    evidence = explain(fusion, queries[0])  # the patches of Local NBNN; the pooled SVMs count in the ranking
     assert len(evidence.support) == len(queries[0])
     assert [label for label, _ in evidence.ranking] == [label for label, _ in fusion.ranking(found[0])]
 

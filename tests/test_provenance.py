@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.lab import Part, get_experiment
 from lnbnn.lab.provenance import code_of, commit_of, data_of
 
@@ -69,14 +69,14 @@ def test_a_part_of_a_published_set_says_so(tmp_path):
     for path in paths:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"12")
-    images = LabelledImages(tuple(map(str, paths)), ("a", "a", "b", "b", "b"))
+    images = LabeledImages(tuple(map(str, paths)), ("a", "a", "b", "b", "b"))
     found = data_of("caltech256", images)
     digest = found.pop("digest")
     assert found == {"n_classes": 2, "n_images": 5, "images_per_class": [2, 3], "n_images_published": 29780}
     assert data_of("caltech256", images.take([4, 2, 0, 1, 3]))["digest"] == digest  # in any order
-    assert data_of("caltech256", LabelledImages(images.paths, ("a", "b", "b", "b", "b")))["digest"] != digest
+    assert data_of("caltech256", LabeledImages(images.paths, ("a", "b", "b", "b", "b")))["digest"] != digest
     assert "n_images_published" not in data_of("mine", images)
-    assert data_of("", LabelledImages((), ())) == {}
+    assert data_of("", LabeledImages((), ())) == {}
 
 
 @pytest.fixture

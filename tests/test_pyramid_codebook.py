@@ -97,8 +97,8 @@ def test_words_of_8_bit_descriptors_are_whole_numbers():
 def test_words_find_the_clusters():
     # Of 60 words around 20 clusters each cluster gets some: the nearest word is about as near as the cluster's center.
     new = clustered_vectors(200, 8, seed=9)
-    centres = np.random.default_rng(12345).uniform(20, 200, (20, 8)).astype(np.float32)  # those of clustered_vectors
-    found, best = make_codebook(images(600, 600), 60), Codebook(centres, np.dtype(np.uint8))
+    centers = np.random.default_rng(12345).uniform(20, 200, (20, 8)).astype(np.float32)  # those of clustered_vectors
+    found, best = make_codebook(images(600, 600), 60), Codebook(centers, np.dtype(np.uint8))
     assert found.assign(new)[0].mean() < 1.2 * best.assign(new)[0].mean()
 
 

@@ -78,7 +78,7 @@ def test_a_class_goes_with_its_last_image_and_comes_back(method, start, folder):
     assert_answers_as(load(folder), fresh(method, held))
 
 
-def test_relabelled_there_and_back(method, start, folder):
+def test_relabeled_there_and_back(method, start, folder):
     for label in ("b", "c", "a", "b", "a"):
         with edit(folder) as model:
             model.relabel(0, label)
@@ -88,7 +88,7 @@ def test_relabelled_there_and_back(method, start, folder):
     assert np.array_equal(model.reference_totals(), fresh(method, start).reference_totals())
 
 
-# ---- doubles ------------------------------------------------------------------------------------------------------
+# ---- duplicates ------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_bytes_are_noticed(tmp_path):
@@ -102,7 +102,7 @@ def test_the_same_bytes_are_noticed(tmp_path):
     with edit(tmp_path / "model") as model:
         added = model.add([copy, paths[2], paths[2], paths[3]], ["b"] * 4)
     assert [(image.id, image.name) for image in added] == [(2, str(paths[2])), (3, str(paths[3]))]
-    assert model.doubles == [(str(copy), 0), (str(paths[2]), 2)]
+    assert model.duplicates == [(str(copy), 0), (str(paths[2]), 2)]
     assert "the same image is in the model as image 0" in model.skipped[0][1]
     loaded = load(tmp_path / "model")
     loaded.partial_fit([paths[3]], ["c"])

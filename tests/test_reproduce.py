@@ -3,7 +3,7 @@
 import pytest
 from tiny_lab import counted, grating_lab, sum_of
 
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.errors import InvalidInputError
 from lnbnn.lab import get_experiment
 from lnbnn.lab.records import read_record
@@ -33,10 +33,10 @@ def test_settings_of_the_first_splits_and_of_one_column():
 
 def test_columns_that_the_images_are_too_few_for_are_left_out():
     table2, told = get_experiment("table2"), []
-    twenty = LabelledImages(("x",) * 60, ("a",) * 20 + ("b",) * 40)
+    twenty = LabeledImages(("x",) * 60, ("a",) * 20 + ("b",) * 40)
     assert chosen_settings(table2, images=twenty, note=told.append)["n_train"] == [15]
     assert told == ["30 training images per class: left out, the smallest class has 20 images."]
-    thirty = LabelledImages(("x",) * 71, ("a",) * 31 + ("b",) * 40)
+    thirty = LabeledImages(("x",) * 71, ("a",) * 31 + ("b",) * 40)
     assert chosen_settings(table2, images=thirty)["n_train"] == [15, 30]
     with pytest.raises(InvalidInputError, match=r"trains on 15 images per class or more.* smallest class has 15"):
-        chosen_settings(table2, images=LabelledImages(("x",) * 15, ("a",) * 15))
+        chosen_settings(table2, images=LabeledImages(("x",) * 15, ("a",) * 15))

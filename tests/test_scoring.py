@@ -227,7 +227,7 @@ def test_nbnn_of_class_sums_to_the_totals():
     assert [updates.of_class(c).sum() for c in range(4)] == updates.totals(4).tolist()
 
 
-# ---- manners ---------------------------------------------------------------------------------------------------------
+# ---- inputs ----------------------------------------------------------------------------------------------------------
 
 
 def test_no_descriptors_give_zero_totals():

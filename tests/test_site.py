@@ -73,7 +73,7 @@ def test_the_version_is_the_same_everywhere():
     assert re.search(r"^version: (\S+)$", citation, flags=re.MULTILINE)[1] == lnbnn.__version__
     assert f"version = {{{lnbnn.__version__}}}" in (HERE / "docs" / "citing.md").read_text(encoding="utf-8")
     changes = (HERE / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(r"^## (\S+)", changes, flags=re.MULTILINE)[1] == lnbnn.__version__
+    assert re.search(r"^## (\d\S*)", changes, flags=re.MULTILINE)[1] == lnbnn.__version__
 
 
 def test_declared_versions_of_python_are_those_that_are_allowed():

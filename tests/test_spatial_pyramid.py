@@ -55,7 +55,7 @@ def test_scores_are_the_chain_written_out(kind):
     features = small_sift().extract(grating_set(seed=9)[0][0])
     pyramid = classifier.method_.pyramid(features)
     kernel_row = [np.minimum(pyramid, other).sum(dtype=np.float64) for other in classifier.method_.pyramids]
-    expected = classifier.method_.machines.dual @ np.array(kernel_row) + classifier.method_.machines.intercepts
+    expected = classifier.method_.svm.dual @ np.array(kernel_row) + classifier.method_.svm.intercepts
     assert np.allclose(classifier.decision_function([features])[0], expected, atol=1e-5)
 
 
@@ -64,7 +64,7 @@ def test_training_images_are_let_go_after_the_fit(kind):
     classifier = fitted(kind)
     held = {**vars(classifier), **vars(classifier.model_), **vars(classifier.method_)}
     assert not any(isinstance(value, list) and len(value) == 6 for value in held.values())
-    assert classifier.nbytes_ == classifier.method_.pyramids.nbytes + classifier.method_.machines.nbytes + 4 * 12 * 128
+    assert classifier.nbytes_ == classifier.method_.pyramids.nbytes + classifier.method_.svm.nbytes + 4 * 12 * 128
 
 
 def test_average_pyramids_sum_to_one():
@@ -89,9 +89,9 @@ def test_levels(kind, n_levels):
 @pytest.mark.parametrize("kind", KINDS)
 def test_float_descriptors_are_stored_too(kind, tmp_path):
     rng = np.random.default_rng(3)
-    centres = rng.normal(size=(2, 10))
+    centers = rng.normal(size=(2, 10))
     sets = [
-        make_features((centres[c] + 0.1 * rng.normal(size=(20, 10))).astype(np.float32), seed=c) for c in (0, 1, 0, 1)
+        make_features((centers[c] + 0.1 * rng.normal(size=(20, 10))).astype(np.float32), seed=c) for c in (0, 1, 0, 1)
     ]
     classifier = kind(n_words=8).fit(sets[:2], ["a", "b"])
     classifier.save(tmp_path / "model")

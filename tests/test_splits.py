@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.data.splits import split_images
 from lnbnn.errors import InvalidInputError
 
 
 def some_images(**counts):
     pairs = [(f"{label}/{n:03d}.jpg", label) for label, count in counts.items() for n in range(count)]
-    return LabelledImages(tuple(path for path, _ in pairs), tuple(label for _, label in pairs))
+    return LabeledImages(tuple(path for path, _ in pairs), tuple(label for _, label in pairs))
 
 
 def test_split_is_disjoint_and_of_the_asked_sizes():
@@ -55,7 +55,7 @@ def test_split_of_a_class_does_not_depend_on_the_others():
 
 def test_split_does_not_depend_on_the_order_of_the_classes():
     images = some_images(a=9, b=9)
-    turned = LabelledImages(images.paths[9:] + images.paths[:9], images.labels[9:] + images.labels[:9])
+    turned = LabeledImages(images.paths[9:] + images.paths[:9], images.labels[9:] + images.labels[:9])
     assert split_images(images, n_train=4) == split_images(turned, n_train=4)
 
 

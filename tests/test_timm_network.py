@@ -108,5 +108,5 @@ def test_names_that_are_none(named):
         make_descriptor("timm:resnot18")
     with pytest.raises(InvalidInputError, match="the layer of a timm model is a number"):
         named("test_resnet", "@last")
-    with pytest.raises(InvalidInputError, match="no feature map to be had"):
+    with pytest.raises(InvalidInputError, match="no usable feature map"):
         named("test_resnet", "@99")

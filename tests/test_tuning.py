@@ -44,7 +44,7 @@ def test_every_combination_is_tried(photos):
     trials = list(tune(read_images(photos), n_jobs=1, progress=lambda _, done, total: counts.append((done, total))))
     assert len(trials) == 2 * (3 + 3)
     assert counts == [(n, 12) for n in range(1, 13)]
-    assert all(0 <= found.accuracy <= 1 and found.ms_an_image > 0 for found in trials)
+    assert all(0 <= found.accuracy <= 1 and found.ms_per_image > 0 for found in trials)
     assert max(found.accuracy for found in trials) == 1.0, "gratings are told apart"
     weights = [found.settings["location_weight"] for found in trials[:3]]
     assert weights == [1.6, 0.8, 0.0]

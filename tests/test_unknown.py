@@ -17,11 +17,11 @@ from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.model.calibration import (
     Calibration,
+    best_class_z,
     distinction,
     distinctions_by_class,
     false_accept_rates,
     new_class_rates,
-    prominence,
 )
 from lnbnn.model.changes import calibrate, edit, prepare_to_reject
 from lnbnn.params import resolve
@@ -58,21 +58,21 @@ def classifier(request):
     return make(request.param).fit(*clusters())
 
 
-def test_prominence_by_hand():
+def test_best_class_z_by_hand():
     # Others 2 and 2: mean 2, variance 0, half of their size 1: (6 - 2) / 1. Others 1 and 3: variance 1: 4 / sqrt(2).
     # Distances 2, 8, 8, their signs turned: (8 - 2) / (8 / 2).
     scores = np.array([[2.0, 6.0, 2.0], [1.0, 3.0, 6.0], [-8.0, -2.0, -8.0]])
-    assert np.allclose(prominence(scores), [4.0, 4.0 / 2**0.5, 1.5])
+    assert np.allclose(best_class_z(scores), [4.0, 4.0 / 2**0.5, 1.5])
 
 
 def test_an_absent_class_does_not_count():
-    assert prominence(np.array([[2.0, -np.inf, 6.0, 2.0]])).tolist() == [4.0]
+    assert best_class_z(np.array([[2.0, -np.inf, 6.0, 2.0]])).tolist() == [4.0]
     with pytest.raises(InvalidInputError, match="at least two classes"):
-        prominence(np.array([[1.0, -np.inf]]))
+        best_class_z(np.array([[1.0, -np.inf]]))
 
 
-def test_no_evidence_at_all_is_not_prominent_and_no_other_class_is_very_much_so():
-    found = prominence(np.array([[0.0, 0.0, 0.0], [5.0, 0.0, 0.0]]))
+def test_best_class_z_without_any_evidence_or_other_class():
+    found = best_class_z(np.array([[0.0, 0.0, 0.0], [5.0, 0.0, 0.0]]))
     assert found[0] == 0.0
     assert 1e6 < found[1] < 1e12
 

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 from synthetic import grating_set
 
-from lnbnn.data.folder import LabelledImages, scan_folder
+from lnbnn.data.folder import LabeledImages, scan_folder
 from lnbnn.features import ImageFeatures
 from lnbnn.lab import Experiment, Lab, Part
 from lnbnn.lab.parts import full_params
@@ -29,9 +29,9 @@ class TinyLab(Lab):
     """A lab whose every split is the one given: features by class."""
 
     def __init__(self, runs, train: dict[str, list[ImageFeatures]], test: dict[str, list[ImageFeatures]]) -> None:
-        super().__init__("tiny", LabelledImages((), ()), runs, n_jobs=1)
+        super().__init__("tiny", LabeledImages((), ()), runs, n_jobs=1)
         self.split = tuple(
-            LabelledImages(
+            LabeledImages(
                 tuple(one for images in side.values() for one in images),
                 tuple(label for label, images in side.items() for _ in images),
             )

@@ -1,6 +1,6 @@
-"""Every exception the library raises on purpose.
+"""The exceptions that lnbnn raises.
 
-Each message says what was expected, what came, and what to do next.
+Each message says what was expected, what was given, and what to do next.
 """
 
 __all__ = [
@@ -17,11 +17,11 @@ __all__ = [
 
 
 class LnbnnError(Exception):
-    """Base of all errors raised on purpose by lnbnn."""
+    """Base of all errors that lnbnn raises."""
 
 
 class InvalidInputError(LnbnnError, ValueError):
-    """A setting, an array or a label does not fit what was asked for."""
+    """A setting, an array or a label is invalid."""
 
 
 class UnknownNameError(LnbnnError, ValueError):
@@ -41,7 +41,7 @@ class ImageReadError(LnbnnError, OSError):
 
 
 class ModelFormatError(LnbnnError, OSError):
-    """A model folder is missing, cut short, damaged or of another version."""
+    """A model folder is missing, truncated, damaged or of another version."""
 
 
 class ModelInUseError(LnbnnError, OSError):
@@ -49,4 +49,4 @@ class ModelInUseError(LnbnnError, OSError):
 
 
 class UntrustedNetworkError(LnbnnError):
-    """A model names a network outside its folder, and the user has not said that it may be used."""
+    """A model names a network outside its folder, and the user has not allowed it."""

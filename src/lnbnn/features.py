@@ -1,4 +1,4 @@
-"""What a descriptor extractor gives for one image: :class:`ImageFeatures`; and the vectors that are searched."""
+"""The features of one image, :class:`ImageFeatures`, and the vectors that are searched."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MAX_LOCATION_WEIGHT = 2.0
 """Above it, the weighted location of an 8-bit descriptor no longer fits 8 bits."""
 
 N_OCTAVES = 5
-"""A patch whose side is less than the image's longest by more halvings than these counts as one of so many."""
+"""The largest octave: smaller patches count as patches of this octave."""
 
 MAX_SCALE_WEIGHT = 0.4
 """Above it, the weighted octaves of an 8-bit descriptor no longer fit 8 bits."""
 
 UNIT_LENGTH = 127.0
-"""The length that the unit vector of an 8-bit descriptor has."""
+"""The length of an 8-bit descriptor that stands for a unit vector."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +43,9 @@ class ImageFeatures:
     Parameters
     ----------
     descriptors : ndarray of shape (n_descriptors, d), uint8, float16 or float32
-        One row a patch. uint8 rows stand for unit vectors times 127, others are used as they are.
+        One row per patch. uint8 rows are unit vectors times 127; others are used unchanged.
     xy : ndarray of shape (n_descriptors, 2), float32
-        Centre of each patch as a fraction of the image's width and height, in [0, 1].
+        Center of each patch as a fraction of the image's width and height, in [0, 1].
     scale : ndarray of shape (n_descriptors,), float32
         Side of each patch in pixels of the extracted image.
     size : tuple of (int, int)
@@ -116,7 +116,7 @@ class ImageFeatures:
 
 @dataclass(frozen=True, eq=False)
 class JointFeatures:
-    """What several descriptors give for one image; a picture may have none of one kind and some of another."""
+    """The features of one image by several descriptors; some may find nothing in a picture."""
 
     parts: tuple[ImageFeatures, ...]
 
@@ -143,8 +143,8 @@ def check_weight(name: str, weight: float) -> None:
 def append_location(features: ImageFeatures, location_weight: float, scale_weight: float = 0.0) -> NDArray[np.generic]:
     """Descriptors with ``scale_weight * octave`` and ``location_weight * (x, y)`` appended, in the descriptors' unit.
 
-    The place is the location weighting of Boiman et al. (2008). The size is not in the paper: it keeps patches of
-    different sizes, whose appearance may be alike by chance, from matching as freely as patches of one size.
+    The location weighting is that of Boiman et al. (2008). The scale weighting is not in the paper: it makes patches of
+    different sizes, which may look alike by chance, match less easily.
 
     One squared Euclidean distance over the result is the squared distance of the descriptors plus
     ``location_weight**2`` times that of the locations plus ``scale_weight**2`` times that of the octaves. The octave

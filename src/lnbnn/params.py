@@ -1,4 +1,4 @@
-"""Names and settings: registries of public names, constructor keywords as settings, presets.
+"""Names and settings: registries of public names, old names, constructor keywords as settings, presets.
 
 A registry is a plain dict from a public name to an import string, ``"package.module:Class"``. Listing the names imports
 nothing; a missing optional dependency is reported only when its name is asked for. A key that ends in ``:`` or ``@``
@@ -14,7 +14,8 @@ import copy
 import importlib
 import inspect
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -26,16 +27,21 @@ __all__ = [
     "LARGEST",
     "PRESETS",
     "Configurable",
+    "OldName",
+    "RenamedWarning",
     "check_choice",
     "check_positive",
     "check_whole",
+    "old_names",
     "plain",
     "preset_params",
+    "renamed_params",
     "resolve",
+    "warn_renamed",
 ]
 
 LARGEST = sys.float_info.max
-"""Of all floats. A whole number above it is not infinite, but has no float."""
+"""The largest float. A whole number above it is finite, but cannot be a float."""
 
 
 # ---- names ----------------------------------------------------------------------------------------------------------
@@ -64,6 +70,62 @@ def resolve(registry: Mapping[str, str], name: str, kind: str) -> Any:
         raise UnknownNameError(f"Unknown {kind} {name!r}; choose one of: {choices}.")
     module_name, _, attribute = registry[name if name in registry else families[0]].partition(":")
     return getattr(importlib.import_module(module_name), attribute)
+
+
+# ---- old names ------------------------------------------------------------------------------------------------------
+
+
+class RenamedWarning(DeprecationWarning):
+    """An old name was used."""
+
+
+def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
+    """Warn the caller of the caller that a name has changed."""
+    warnings.warn(f"{old} is now {new}; the old name will be removed in 0.4.", RenamedWarning, stacklevel)
+
+
+def old_names(module: str, **renamed: str) -> Callable[[str], Any]:
+    """A module's ``__getattr__`` that knows the old names of what is in it.
+
+    Parameters
+    ----------
+    module : str
+        The module's ``__name__``.
+    **renamed : str
+        New name by old name.
+    """
+
+    def find(name: str) -> Any:
+        if name not in renamed:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warn_renamed(f"{module}.{name}", renamed[name])
+        return getattr(sys.modules[module], renamed[name])
+
+    return find
+
+
+class OldName:
+    """The old name of an attribute: ``doubles = OldName("duplicates")`` in the body of a class."""
+
+    def __init__(self, new: str) -> None:
+        self._new = new
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        warn_renamed(f"{owner.__name__}.{self._name}", self._new)
+        return getattr(owner if instance is None else instance, self._new)
+
+
+def renamed_params(renamed: Mapping[str, str], params: Mapping[str, Any], *, stacklevel: int = 4) -> dict[str, Any]:
+    """Settings under their new names; an old name warns, unless the new one is given too: then it is left as it is."""
+    found = dict(params)
+    for old, new in renamed.items():
+        if old in found and new not in found:
+            warn_renamed(f"the setting {old}", new, stacklevel=stacklevel)
+            found[new] = found.pop(old)
+    return found
 
 
 # ---- settings -------------------------------------------------------------------------------------------------------
@@ -100,7 +162,7 @@ def check_choice(name: str, value: object, choices: Mapping[str, Any] | tuple[st
 
 
 class Configurable:
-    """A thing whose constructor stores its keywords under their own names: descriptors, indexes, classifiers."""
+    """Base of descriptors and indexes: the constructor stores its keywords under their own names."""
 
     name: str
     """The registry name."""
@@ -115,7 +177,7 @@ class Configurable:
 
     @classmethod
     def from_params(cls, params: dict[str, Any], *arguments: Any) -> Self:
-        """A new one with these settings; an unknown name or a value that makes no sense is refused.
+        """A new object with these settings; an unknown name or an invalid value raises.
 
         ``arguments`` are those of the constructor's positional-only parameters: they are part of the name.
         """
@@ -129,11 +191,11 @@ class Configurable:
         except LnbnnError:
             raise
         except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidInputError(f"{cls.name!r}: a setting is of the wrong kind ({error}); got {params}.") from error
+            raise InvalidInputError(f"{cls.name!r}: a setting has the wrong type ({error}); got {params}.") from error
         return made
 
     def check_params(self) -> None:
-        """Raise :class:`~lnbnn.errors.InvalidInputError` when a setting makes no sense."""
+        """Raise :class:`~lnbnn.errors.InvalidInputError` if a setting is invalid."""
 
     def settings(self) -> dict[str, Any]:
         """The settings, as plain values that survive JSON."""
@@ -146,7 +208,7 @@ class Configurable:
 # ---- presets --------------------------------------------------------------------------------------------------------
 
 AUTO = "auto"
-"""The preset that chooses by itself; it is no settings of Local NBNN, but those of what it chooses."""
+"""The preset that chooses method and settings by itself."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     # What the constructors say: six scales every 8 pixels, 500 query descriptors, half once the lead is sure.

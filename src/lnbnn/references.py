@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 MAX_IMAGES = 1 << 24
-"""Ids are below this: how many images can ever be added to one model."""
+"""Ids are below this: the number of images that can ever be added to one model."""
 MAX_DESCRIPTORS = 1 << 20
 """Of one image."""
 
@@ -36,13 +36,13 @@ class Reference:
     Parameters
     ----------
     id : int
-        Its own for as long as the model lives; never given to another image.
+        Unique for the lifetime of the model; never reused.
     name : str
         The path it was read from, or what it was called.
     label : str or int
     n_descriptors : int
     digest : str or None
-        SHA-256 of its content, by which the same image is noticed.
+        SHA-256 of its content, to detect duplicates.
     batch : int
         The generation it was added in; 0 if it is among the model's indexed files.
     """

@@ -1,7 +1,7 @@
 """The paper's algorithms as pure functions of (distances, labels): no files, no index, no state.
 
-Every method first says how much each descriptor of the query image moves the total of each class: the *updates*.
-Totals, answers, evidence pictures and tables are all read from the updates.
+Every method first computes how much each descriptor of the query image changes the total of each class: the *updates*.
+Totals, answers, evidence pictures and tables all come from the updates.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Updates:
-    """How much each descriptor moves the total of each class it speaks for.
+    """How much each descriptor changes the total of each class that it updates.
 
     Parameters
     ----------
     values : ndarray of shape (n_descriptors, m), float64
-        What is added to a class's total; lower is better, 0 says nothing.
+        What is added to a class's total; lower is better, 0 is neutral.
     labels : ndarray of shape (n_descriptors, m), integer
         The class each value belongs to, from 0; -1 where there is none (its value is 0).
     """
@@ -42,7 +42,7 @@ class Updates:
     labels: NDArray[np.integer]
 
     def totals(self, n_classes: int) -> NDArray[np.float64]:
-        """Sum over the descriptors: one total a class, the lowest is the answer."""
+        """Sum over the descriptors: one total per class, the lowest is the answer."""
         known = self.labels >= 0
         totals = np.bincount(self.labels[known], weights=self.values[known], minlength=n_classes)
         return totals.astype(np.float64)
@@ -53,27 +53,27 @@ class Updates:
         return float((self.labels >= 0).sum(axis=1).mean()) if len(self.labels) else 0.0
 
     def of_class(self, label: int) -> NDArray[np.float64]:
-        """What each descriptor says of one class, shape (n_descriptors,)."""
+        """The update of one class by each descriptor, shape (n_descriptors,)."""
         return np.where(self.labels == label, self.values, 0.0).sum(axis=1)
 
 
 def joined(parts: Sequence[Updates]) -> Updates:
-    """The updates of several groups of descriptors as those of one."""
+    """The updates of several groups of descriptors, concatenated."""
     return Updates(np.concatenate([part.values for part in parts]), np.concatenate([part.labels for part in parts]))
 
 
 def lead_z(updates: Updates, n_classes: int, n_descriptors: int) -> float:
-    """How sure it is that the class with the lowest total keeps its lead over the second, in standard deviations.
+    """The z-score of the lead of the class with the lowest total over the second.
 
-    The updates are those of an even choice among ``n_descriptors`` descriptors. Each descriptor says
-    ``u = update of the second class - update of the first``; the sum over all of them is estimated by ``n_descriptors``
-    times the mean over the chosen n, with the standard error of drawing without replacement,
+    The updates are those of an even choice among ``n_descriptors`` descriptors. For each descriptor ``u = update of the
+    second class - update of the first``; the sum over all of them is estimated by ``n_descriptors`` times the mean over
+    the chosen n, with the standard error of drawing without replacement,
     ``n_descriptors * sd(u) / sqrt(n) * sqrt(1 - n / n_descriptors)``.
 
     Returns
     -------
     float
-        Estimate over standard error; inf when nothing is left to be drawn, or when there is no second class.
+        Estimate over standard error; inf if all descriptors are used, or if there is no second class.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def log_odds_updates(distances: NDArray[np.floating], *, positive_only: bool = F
     Returns
     -------
     Updates
-        The increments with their sign turned, so that the lowest total is the answer; a label of -1 where left out.
+        The negated increments, so that the lowest total is the answer; the label is -1 where one is left out.
 
     Notes
     -----
@@ -212,7 +212,7 @@ def _log_sum(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
 
 
 def first_of_each_class(labels: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """True where a label stands for the first time in its row; never for -1.
+    """True where a label occurs for the first time in its row; never for -1.
 
     Examples
     --------

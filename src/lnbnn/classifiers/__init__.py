@@ -20,15 +20,15 @@ def load(path: str | os.PathLike[str], *, trust_network: bool = False) -> Classi
     ----------
     path : path
     trust_network : bool, default=False
-        Whether a network may be used that the model names but does not hold: a file elsewhere, or a model of timm,
-        which may be downloaded. A network is a program: say so only of models from people you trust.
+        Whether to use a network that the model names but does not contain: a file elsewhere, or a timm model, which may
+        be downloaded. A network is a program: do this only with models from people you trust.
 
     Notes
     -----
-    The model stays what it is now while lnbnn changes the folder, in this process or another: files in use are never
-    changed, and kept until nobody reads them. :meth:`refresh` brings it up to date. Other programs must not write to
-    the files of an open model: they are memory-mapped, and one that is cut short ends the process (SIGBUS). To put
-    another model in its place, copy it beside and rename.
+    The model stays the same while lnbnn changes the folder, in this process or another: files in use are never changed,
+    and kept until nobody reads them. :meth:`refresh` updates it. Other programs must not write to the files of an open
+    model: they are memory-mapped, and truncating one crashes the process (SIGBUS). To replace a model, copy the new one
+    beside it and rename.
     """
     from lnbnn.model.opening import load_model
 

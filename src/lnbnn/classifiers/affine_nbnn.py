@@ -28,20 +28,21 @@ class AffineNBNN(NBNN):
     regularization : float, default=0.01
         How strongly alpha is held near 1 and beta near 0; see :func:`lnbnn.methods.affine_correction.fit_affine`.
     balance : float, default=0.5
-        In learning, an image of a class of n counts n ** -balance: every image the same at 0, every class at 1.
+        In training, an image of a class with n images has the weight n ** -balance: 0 weights images equally, 1
+        classes.
     location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget
     n_jobs, random_state
-        As of :class:`NBNN`.
+        As in :class:`NBNN`.
 
     Attributes
     ----------
     alpha_, beta_ : ndarray of shape (n_classes,)
         The correction of each class; 1 and 0 for a class of one image.
     reference_distances_ : ndarray of shape (n_images, n_classes)
-        The uncorrected mean distances of the labeled images, every class one image short: what alpha and beta are
+        The uncorrected mean distances of the labeled images, each class without one image: what alpha and beta are
         learned from.
     classes_, images_, indexes_, skipped_
-        As of :class:`NBNN`.
+        As in :class:`NBNN`.
 
     Notes
     -----
@@ -49,8 +50,8 @@ class AffineNBNN(NBNN):
 
         alpha_c * (1 / n) * sum_i ||d_i - NN_c(d_i)||^2 + beta_c
 
-    A class with more descriptors has nearer neighbors whatever the image, and plain NBNN leans to it. The correction
-    takes that away. Fitting costs one search of every training image.
+    A class with more descriptors has nearer neighbors whatever the image, so plain NBNN favors it. The correction
+    removes this bias. Fitting takes one search per training image.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The classifier that chooses its methods and settings by itself, on the labeled images, each left out in turn."""
+"""The classifier that chooses its own methods and settings on the labeled images, each left out in turn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lnbnn.errors import InvalidInputError, LnbnnError
 from lnbnn.features import ImageFeatures
 from lnbnn.model.calibration import fit_fusion_weights, fuse, negative_log_likelihood
 from lnbnn.model.fusion import FusionModel
-from lnbnn.model.intake import Intake
+from lnbnn.model.image_reader import ImageReader
 from lnbnn.model.model import Model
 from lnbnn.model.planning import plan_fit
 from lnbnn.params import check_positive
@@ -35,9 +35,9 @@ __all__ = ["Auto", "Choice", "Trial"]
 _logger = logging.getLogger(__name__)
 
 _SECONDS = {"deep": 0.06, "dense-sift": 0.06}  # of CPU that trials take per image, about
-_N_DESCRIPTORS = 800  # of an image that a trial looks at, an even choice: what is best of all is best of them
+_N_DESCRIPTORS = 800  # descriptors per image in a trial, evenly chosen
 _OTHER_SECONDS = 0.13
-_LAST_RESORT = "keypoint-sift"  # dear, and of use for individuals alone: tried where the others do badly
+_LAST_RESORT = "keypoint-sift"  # expensive, and useful for individuals only: tried where the others do badly
 _BADLY = 0.75  # accuracy
 _MAX_PER_CLASS = 30  # images of a class that are tried
 _WORTH = 0.001  # a descriptor stays if without it the loss of the model grows by more than this share of it
@@ -47,7 +47,7 @@ _EQUAL = 1e-4
 
 @dataclass(frozen=True)
 class Trial:
-    """One classifier that was tried: its accuracy with each image left out, and its weight in what was taken."""
+    """One classifier that was tried: its leave-one-out accuracy, and its weight in the chosen model."""
 
     name: str
     accuracy: float
@@ -57,17 +57,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was tried, what was taken, and what to expect of it.
+    """What was tried, what was chosen, and what accuracy to expect.
 
     Parameters
     ----------
     trials : tuple of Trial
     n_images, n_classes : int
-        What it was tried on.
+        Of the trials.
     accuracy : float or None
-        Mean per-class accuracy to expect of new images like these; None where nothing can be said.
+        Expected mean per-class accuracy on new images like these; None if unknown.
     interval : (float, float) or None
-        Of 95 %.
+        Its 95 % confidence interval.
     """
 
     trials: tuple[Trial, ...]
@@ -87,7 +87,7 @@ class Choice:
 
 @settings_class
 class Auto(Classifier):
-    """Chooses among methods, descriptors and settings, and fuses those that earn their place.
+    """Chooses among methods, descriptors and settings, and fuses those that help.
 
     Each candidate is tried on the labeled images, or on a sample of the classes, with each image left out: Local NBNN
     on the cells of a network, on dense SIFT and on keypoint SIFT, with several weights of a patch's place; ridge
@@ -102,16 +102,16 @@ class Auto(Classifier):
         The descriptors to try; by default ``deep`` (where its packages are installed), ``dense-sift`` and
         ``keypoint-sift``.
     budget : float, default=30.0
-        About how many seconds the trials may take on two cores: it decides how many images they are made on.
+        About how many seconds the trials may take on two cores; it determines how many images they use.
     max_memory : int, optional
-        Bytes that the fit may take: grids are made coarser where they must.
+        Memory limit of the fit, in bytes; grids are made coarser if necessary.
     n_jobs, random_state
-        As of :class:`~lnbnn.LocalNBNN`.
+        As in :class:`~lnbnn.LocalNBNN`.
 
     Attributes
     ----------
     choice_ : Choice
-        What was tried and taken.
+        What was tried and chosen.
     """
 
     method: ClassVar[str] = "auto"
@@ -142,7 +142,7 @@ class Auto(Classifier):
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> Self:
-        """Choose and fit; parameters as of the other classifiers."""
+        """Choose and fit; parameters as for the other classifiers."""
         self.check_settings()
         images = list(X)
         labels = check_labels(y, len(images))
@@ -174,7 +174,7 @@ class Auto(Classifier):
         try:
             make_descriptor("deep")
         except LnbnnError as error:
-            _logger.warning("the network is not there (%s); only SIFT is tried", error)
+            _logger.warning("the network is not available (%s); only SIFT is tried", error)
             return ["dense-sift", "keypoint-sift"]
         return ["deep", "dense-sift", "keypoint-sift"]
 
@@ -183,7 +183,7 @@ class Auto(Classifier):
         return max(20, int(2.0 * self.budget / (sum(seconds) or _OTHER_SECONDS)))
 
     def candidates(self, name: str, *, has_network: bool) -> list[tuple[str, str, Classifier]]:
-        """What is tried on a descriptor: (kind, name, classifier); the best of each kind may be taken."""
+        """The candidates on a descriptor: (kind, name, classifier); the best of each kind may be chosen."""
         descriptor = make_descriptor(name)
         usual = descriptor.location_weight
         shared: dict[str, Any] = {"descriptor": name, "n_jobs": self.n_jobs, "random_state": self.random_state}
@@ -209,14 +209,14 @@ class Auto(Classifier):
         return found
 
     def _made(self, members: list[Classifier]) -> Classifier:
-        """The classifier of what was taken."""
+        """The classifier of the chosen candidates."""
         if len(members) == 1:
             return members[0]
-        named = [(f"part{number}", member) for number, member in enumerate(members, start=1)]
+        named = [(f"member{number}", member) for number, member in enumerate(members, start=1)]
         return LateFusion(named, n_jobs=self.n_jobs)
 
     def _keep_within_memory(self, chosen: Classifier, images: Sequence[ImageLike], store: FeatureStore) -> None:
-        """Make the grids of the members coarser where the limit asks for it."""
+        """Make the grids of the members coarser to stay within the limit."""
         if self.max_memory is None:
             return
         members = [member for _, member in chosen.estimators] if isinstance(chosen, LateFusion) else [chosen]
@@ -230,10 +230,10 @@ class Auto(Classifier):
                     member.set_params(descriptor_params={"step_px": plan.step_px})
 
     def _fit_safely(self, images: list[ImageLike], labels: list[Any], names: list[str], **how: Any) -> None:
-        """Where no image can be left out: Local NBNN on the first descriptor, as it comes."""
+        """If no image can be left out: Local NBNN on the first descriptor, with its defaults."""
         _logger.warning(
-            "no class has two images to leave one out of, or there is one class only: nothing can be tried, and no "
-            "accuracy can be told; local-nbnn on %s is taken",
+            "no class has two images, or there is only one class: nothing can be tried, and the accuracy is unknown; "
+            "using local-nbnn on %s",
             names[0],
         )
         _, _, chosen = self.candidates(names[0], has_network=True)[0]
@@ -248,7 +248,7 @@ class Auto(Classifier):
 
 
 class _Trials:
-    """Candidates, fitted on the same sample of images, and their log-probabilities of each image left out."""
+    """Candidates, fitted on the same sample of images, and their leave-one-out log-probabilities."""
 
     def __init__(
         self, auto: Auto, images: list[ImageLike], labels: list[Any], on_error: str, store: FeatureStore
@@ -264,10 +264,10 @@ class _Trials:
         self.skipped: list[tuple[str, str]] = []
 
     def run(self, names: list[str], progress: Progress) -> None:
-        """Try what there is to try on these descriptors."""
+        """Try all candidates on these descriptors."""
         descriptors = [make_descriptor(name) for name in names]
-        intake = Intake(descriptors)
-        read = intake.read(
+        reader = ImageReader(descriptors)
+        read = reader.read(
             self.images,
             self.labels,
             first_id=0,
@@ -278,9 +278,9 @@ class _Trials:
         )
         found = list(read)
         if not found:
-            raise InvalidInputError(f"none of the {len(self.images)} images can be used: {intake.skipped[0][1]}")
+            raise InvalidInputError(f"none of the {len(self.images)} images can be used: {reader.skipped[0][1]}")
         if not self.references:
-            self.references, self.skipped = References(image for image, _ in found), intake.skipped
+            self.references, self.skipped = References(image for image, _ in found), reader.skipped
         has_network = any(descriptor.normalization is not None for descriptor in descriptors)
         tried = [
             (part, one)
@@ -294,7 +294,7 @@ class _Trials:
         progress("trying", len(tried), len(tried))
 
     def _try(self, name: str, found: list[tuple[Reference, ImageFeatures]]) -> None:
-        """Fit a candidate and look up each image without itself; one that sees nothing in some class is passed over."""
+        """Fit a candidate and classify each image without itself; skip a candidate that sees nothing in some class."""
         settings = self.candidates[name]
         model = Model(settings.with_model(None), settings.make_descriptor())
         alike = (other for key, other in self.models.items() if self.kind_of[key] == self.kind_of[name])
@@ -317,7 +317,7 @@ class _Trials:
         self.trials[name] = Trial(name, float(_accuracies(log_proba, places).mean()), loss)
 
     def _used(self, names: Iterable[str]) -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
-        """The log-probabilities and classes of the images that have another of their class."""
+        """The log-probabilities and classes of the images that are not alone in their class."""
         used = can_be_held_out(self.references.places)
         return [self.log_probas[name][used] for name in names], self.references.places[used]
 
@@ -353,7 +353,7 @@ class _Trials:
 
 
 def _pruned(model: Model) -> Model:
-    """The model without members that are not worth it now that all images and classes are there."""
+    """The model without members that do not help on all images and classes."""
     if not isinstance(model, FusionModel):
         return model
     places, used = model.places_of(model.held_out.ids)
@@ -407,10 +407,10 @@ class _KeptFeatures(FeatureStore):
 def worthwhile(
     descriptor_of: dict[str, str], log_probas: dict[str, NDArray[np.float64]], places: NDArray[np.int64], worth: float
 ) -> list[str]:
-    """Of candidates, by name, those that make their fusion better.
+    """Those of the candidates that improve their fusion, by name.
 
-    A descriptor goes with all its candidates, the least useful first, if without it the loss grows by no more than the
-    share ``worth``; then single ones, of which a sixth of that is asked.
+    A descriptor is dropped with all its candidates, the least useful first, if the loss grows by at most the share
+    ``worth`` without it; then single candidates, at a sixth of that share.
     """
 
     def loss(groups: Iterable[list[str]]) -> float:

@@ -1,12 +1,13 @@
-"""scikit-learn's contract in front of a model: a constructor of settings, fit, predict, and everything by name.
+"""scikit-learn's estimator interface in front of a model.
 
-Importing ``sklearn.base`` loads SciPy's statistics and takes longer than opening a model and answering. What an
-estimator needs of it is little; scikit-learn itself is imported when one of its functions asks for the rest.
+Importing ``sklearn.base`` loads SciPy's statistics and takes longer than opening a model and answering. An estimator
+needs little of it; scikit-learn itself is imported when one of its functions needs the rest.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from lnbnn.model.answers import Answer, no_descriptors
 from lnbnn.model.folder import open_model
 from lnbnn.model.model import Model
 from lnbnn.model.opening import open_snapshot
-from lnbnn.params import check_whole, plain
+from lnbnn.params import check_whole, plain, renamed_params
 from lnbnn.reading.extraction import ImageLike, Progress, name_of, no_progress
 from lnbnn.references import Reference, check_labels
 
@@ -40,26 +41,37 @@ _MAX_NAMED = 10  # images in one warning
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
 def settings_class(kind: type[_Kind]) -> type[_Kind]:
     """Give a class a constructor of its annotated settings and those of its bases."""
-    return dataclasses.dataclass(kw_only=True, eq=False, repr=False)(kind)
+    made = dataclasses.dataclass(kw_only=True, eq=False, repr=False)(kind)
+    if renamed := getattr(made, "params_renamed", None):
+        take: Callable[..., None] = made.__init__
+
+        @functools.wraps(take)
+        def init(self: _Kind, **params: Any) -> None:
+            take(self, **renamed_params(renamed, params))
+
+        made.__init__ = init  # type: ignore[assignment,method-assign]
+    return made
 
 
 @settings_class
 class Classifier:
-    """Images in, local descriptors between, scores out: settings, and the model that :meth:`fit` makes of them.
+    """Base of all classifiers: the settings, and the model that :meth:`fit` makes.
 
-    A subclass adds its settings as annotated attributes and writes :meth:`make_method`.
+    A subclass adds its settings as annotated attributes and implements :meth:`make_method`.
     """
 
     method: ClassVar[str]
     """The registry name."""
     params_before: ClassVar[dict[str, Any]] = {}
-    """Settings of models that were saved before the setting was there."""
+    """Values of newer settings for models saved before they existed."""
     params_gone: ClassVar[dict[str, Any]] = {}
-    """Settings that were taken away, and the value that changes nothing: models saved with it open as before."""
+    """Removed settings, each with the value that had no effect: models saved with it still open."""
+    params_renamed: ClassVar[dict[str, str]] = {}
+    """New names of settings by their old ones, which work for one more version."""
     _estimator_type: ClassVar[str] = "classifier"
 
-    # The model is beside the settings, not among them: it shares them, and must not hold itself. A model that nobody
-    # uses any more goes at once, and the files that it read with it.
+    # The model is beside the settings, not among them: it shares them, and must not hold itself. An unused model is
+    # freed at once, and its files are closed.
     __slots__ = ("__dict__", "__weakref__", "model_")
 
     descriptor: str | Descriptor = "dense-sift"
@@ -73,7 +85,7 @@ class Classifier:
     # ---- settings -----------------------------------------------------------------------------------------------
 
     def with_model(self, model: Model | None) -> Self:
-        """A classifier with the same settings, a change of one being a change of the other, in front of a model."""
+        """A classifier in front of a model that shares these settings: changing one changes the other."""
         other = object.__new__(type(self))
         other.__dict__, other.model_ = self.__dict__, model
         return other
@@ -83,7 +95,7 @@ class Classifier:
         raise InvalidInputError(f"{type(self).__name__} has no method of its own.")
 
     def make_descriptor(self) -> Descriptor:
-        """The descriptor that the settings name, or are."""
+        """The descriptor in the settings, by name or as an object."""
         if isinstance(self.descriptor, Descriptor):
             if self.descriptor_params:
                 raise InvalidInputError("descriptor_params goes with a descriptor's name, not with an object.")
@@ -92,7 +104,7 @@ class Classifier:
         return make_descriptor(self.descriptor, self.descriptor_params)
 
     def check_settings(self) -> None:
-        """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
+        """Raise if a setting is invalid; ``fit`` calls it before it reads any image."""
         self.make_descriptor()
         check_whole("random_state", self.random_state, 0, (1 << 32) - 1)
 
@@ -115,7 +127,7 @@ class Classifier:
 
     def set_params(self, **params: Any) -> Self:
         """Change settings by name."""
-        for name, value in params.items():
+        for name, value in renamed_params(self.params_renamed, params).items():
             if name not in self.param_names():
                 raise InvalidInputError(
                     f"Invalid parameter {name!r} for {type(self).__name__}; its parameters: "
@@ -151,7 +163,7 @@ class Classifier:
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> Self:
-        """Learn from labeled images; whatever was learned before is forgotten.
+        """Fit the model to labeled images; any previous fit is discarded.
 
         Parameters
         ----------
@@ -170,7 +182,7 @@ class Classifier:
         self.check_settings()
         images = list(X)
         labels = check_labels(y, len(images))
-        self.model_ = None  # a fit that fails leaves no half-new model
+        self.model_ = None  # a failed fit leaves no model
         settings = self.with_model(None)
         self.model_ = Model.fit(settings, images, labels, on_error=on_error, store=store, progress=progress)
         return self
@@ -184,28 +196,28 @@ class Classifier:
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> Self:
-        """Add labeled images, of known or new classes, to a fitted model; parameters as of :meth:`fit`.
+        """Add labeled images, of known or new classes, to a fitted model; parameters as in :meth:`fit`.
 
-        The images get ids of their own, at the end of ``images_``. One whose content is in the model already is left
-        out and named in ``skipped_``. The features are read before anything is changed.
+        The images get new ids, at the end of ``images_``. Duplicates of images in the model are left out and listed in
+        ``skipped_``. The features are read before anything is changed.
         """
         if self.model_ is None:
             return self.fit(X, y, on_error=on_error, store=store, progress=progress)
 
         def add(editor: ReferenceEditor) -> None:
             added = editor.add(X, y, on_error=on_error, n_jobs=self.n_jobs, store=store, progress=progress)
-            if not added and len(editor.doubles) < len(editor.skipped):
+            if not added and len(editor.duplicates) < len(editor.skipped):
                 raise InvalidInputError(f"none of the {len(X)} images can be used: {editor.skipped[0][1]}")
             self.fitted().skipped = editor.skipped
 
         return self._edit(add, progress)
 
     def remove(self, ids: int | Iterable[int], *, progress: Progress = no_progress) -> Self:
-        """Forget labeled images by their ids (those of ``images_``); a class without images goes with its last one."""
+        """Remove labeled images by their ids (those of ``images_``); a class disappears with its last image."""
         return self._edit(lambda editor: editor.remove(ids), progress)
 
     def relabel(self, ids: int | Iterable[int], label: Any, *, progress: Progress = no_progress) -> Self:
-        """Give labeled images, by their ids, another label, known or new."""
+        """Give labeled images another label, known or new, by their ids."""
         return self._edit(lambda editor: editor.relabel(ids, label), progress)
 
     def _edit(self, change: Callable[[ReferenceEditor], object], progress: Progress) -> Self:
@@ -259,7 +271,7 @@ class Classifier:
 
     @property
     def skipped_(self) -> list[tuple[str, str]]:
-        """(name, reason) of each image that the last fit or change left out."""
+        """(name, reason) of each image left out by the last fit or change."""
         return self._own("skipped_").skipped
 
     @property
@@ -278,11 +290,11 @@ class Classifier:
         return self.model_
 
     def image_features(self, image: ImageLike, store: FeatureStore | None = None) -> ImageFeatures:
-        """The features of an image, read from the store if they are there, as the model compares them."""
+        """The features of an image as the model compares them, from the store if they are there."""
         return self.fitted().features(image, store)
 
     def describe(self) -> str:
-        """One line that says how the answer is found."""
+        """A one-line description of the method."""
         return self.fitted().describe()
 
     @property
@@ -295,7 +307,7 @@ class Classifier:
     def decision_function(
         self, X: Sequence[ImageLike], *, store: FeatureStore | None = None, progress: Progress = no_progress
     ) -> NDArray[np.float64]:
-        """A score for each image and class, higher is better; zeros for an image without descriptors.
+        """Scores of each image for each class; higher is better, zeros for an image without descriptors.
 
         Returns
         -------
@@ -341,16 +353,16 @@ class Classifier:
         return result, without
 
     def predict(self, X: Sequence[ImageLike], *, reject: float | None = None) -> NDArray[np.generic]:
-        """The class with the highest score; of equal ones the first in ``classes_``.
+        """The class with the highest score; on ties the first in ``classes_``.
 
-        An image without descriptors (flat, or too small) gets no label: None, and a ``UserWarning`` that names it. The
-        array is one of objects then, and of the type of ``classes_`` otherwise. To :meth:`score` None is a wrong label.
+        An image without descriptors (flat, or too small) gets None, with a ``UserWarning``. The array then has dtype
+        object, and otherwise that of ``classes_``. For :meth:`score`, None is a wrong label.
 
         Parameters
         ----------
         reject : float, optional
-            Of images of unknown classes, accept at most this share; images that are not accepted get None, in an array
-            of objects. The model must be calibrated for it: ``calibrate(unknown=True)``.
+            The share of images of unknown classes to accept, at most; rejected images get None, in an array of objects.
+            The model must be calibrated for it: ``calibrate(unknown=True)``.
         """
         check_rate(reject)
         images = list(X)
@@ -373,9 +385,9 @@ class Classifier:
     def iter_answers(
         self, X: Sequence[ImageLike], *, store: FeatureStore | None = None, reject: float | None = None
     ) -> Iterator[Answer]:
-        """An :class:`~lnbnn.model.answers.Answer` per image, in order, each as soon as it is known.
+        """Yield an :class:`~lnbnn.model.answers.Answer` per image, in order, as soon as it is ready.
 
-        A bad file does not stop the rest. With ``reject`` as of :meth:`predict`.
+        A bad file does not stop the others. ``reject`` is as in :meth:`predict`.
         """
         check_rate(reject)
         model = self.fitted()
@@ -384,12 +396,12 @@ class Classifier:
         return model.iter_answers(list(X), store=store, reject=reject)
 
     def ranking(self, scores: NDArray[np.float64]) -> tuple[tuple[Any, float], ...]:
-        """All classes with their scores, best first; equal ones in the order of ``classes_``."""
+        """All classes with their scores, best first; ties in the order of ``classes_``."""
         classes = self.fitted_classes().tolist()
         return tuple((classes[place], float(scores[place])) for place in np.argsort(-scores, kind="stable"))
 
     def score(self, X: Sequence[Any], y: ArrayLike) -> float:
-        """The share of the images that get their own label."""
+        """The accuracy on these images."""
         return float(np.mean(np.asarray(self.predict(X)) == np.asarray(y)))
 
     # ---- calibration --------------------------------------------------------------------------------------------
@@ -397,30 +409,30 @@ class Classifier:
     def calibrate(
         self, held_out: ArrayLike | None = None, *, unknown: bool = False, progress: Progress = no_progress
     ) -> Self:
-        """Fit the temperature of :meth:`predict_proba` on the labeled images, each scored as if it was not known.
+        """Fit the temperature of :meth:`predict_proba` on leave-one-out scores of the labeled images.
 
-        The probability of class c is ``softmax(score / (scale * T))``: the scale belongs to the image and the
-        temperature T to the model, so that the ranking stays that of the scores.
+        The probability of class c is ``softmax(score / (scale * T))``: the scale depends on the image, the temperature
+        T on the model, so the ranking is that of the scores.
 
         Parameters
         ----------
         held_out : array of shape (n_images, n_classes), optional
             Scores of ``images_`` by models that had not seen them, as
             :func:`~lnbnn.classifiers.cross_fitting.cross_fitted_scores` gives. By default the method's own
-            leave-one-out scores. Images that are alone in their class are passed over: their rows do not matter.
+            leave-one-out scores. Images that are alone in their class are ignored.
         unknown : bool, default=False
-            Also score each image as if its whole class was not known: what :meth:`predict` with ``reject`` goes by. It
-            takes as long again, and at least three classes.
+            Also score each image with its whole class left out, which :meth:`predict` needs for ``reject``. It takes as
+            long again, and needs at least three classes.
         """
         self.fitted().calibrate(held_out, unknown=unknown, progress=progress)
         return self
 
     def held_out_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
-        """The scores of each of ``images_`` as if it was not known, or None where the method cannot tell."""
+        """Leave-one-out scores of ``images_``, or None if the method cannot compute them."""
         return self.fitted().held_out_scores(progress)
 
     def false_accept_rates(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The smallest rate at which ``predict(..., reject=rate)`` would accept images of these scores.
+        """The smallest rate at which ``predict(..., reject=rate)`` would accept images with these scores.
 
         Parameters
         ----------
@@ -439,17 +451,17 @@ class Classifier:
     # ---- the folder ---------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model as a folder; see ``docs/model-format.md``. Opened again by :func:`lnbnn.load`."""
+        """Save the fitted model as a folder; :func:`lnbnn.load` opens it. See ``docs/model-format.md``."""
         self.fitted().save(path, overwrite=overwrite)
 
     def refresh(self, *, progress: Progress = no_progress) -> bool:
-        """Follow the folder that the model was opened from; whether anything had changed there.
+        """Update the model from the folder it was opened from; returns whether anything had changed.
 
-        Not to be called while other threads ask this model. A model changed in memory follows no folder any more.
+        Do not call it while other threads use the model. A model changed in memory cannot be updated.
         """
         model = self.fitted()
         if model.snapshot is None:
-            raise InvalidInputError("only a model opened from a folder, and not changed since, can follow the folder.")
+            raise InvalidInputError("only a model opened from a folder, and not changed since, can be refreshed.")
         snapshot = open_model(model.snapshot.folder, trust_network=model.snapshot.trust_network)
         if snapshot.manifest["generation"] == model.snapshot.manifest["generation"]:
             return False
@@ -466,6 +478,6 @@ _CANNOT_REJECT = "cannot reject yet; call calibrate(unknown=True) first."
 
 
 def check_rate(rate: float | None) -> None:
-    """Raise unless a rate to reject by is a number between 0 and 1."""
+    """Raise unless a rejection rate is a number between 0 and 1."""
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.0 < rate < 1.0):
         raise InvalidInputError(f"reject must be the share of unknown images to accept, between 0 and 1; got {rate!r}.")

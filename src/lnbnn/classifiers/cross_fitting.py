@@ -1,4 +1,4 @@
-"""Scores of the images that a classifier was fitted on, by copies of it that had not seen them."""
+"""Cross-fitted scores: each image is scored by a copy of the classifier that has not seen it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def cross_fitted_scores(
     store: FeatureStore | None = None,
     progress: Progress = no_progress,
 ) -> NDArray[np.float64]:
-    """Scores of the images a classifier was fitted on, by copies of it that were fitted without them.
+    """Scores of the training images of a classifier, by copies fitted without them.
 
-    For methods that cannot leave one image out of a fitted model. Every class is dealt over ``n_folds`` parts by
-    ``random_state``; a copy fitted on the other parts scores each. An image that is alone in its class is in every
+    For methods that cannot leave one image out of a fitted model. Every class is split into ``n_folds`` folds by
+    ``random_state``; each is scored by a copy fitted on the others. An image that is alone in its class is in every
     copy, and its row is NaN.
 
     Parameters
@@ -38,7 +38,7 @@ def cross_fitted_scores(
     classifier : Classifier
         Fitted on X and y.
     X, y
-        What it was fitted on, images that it skipped included.
+        Its training data, including images that it skipped.
 
     Returns
     -------
@@ -67,5 +67,5 @@ def cross_fitted_scores(
             found = copy.fitted().iter_scores([X[kept[i]] for i in held], store)
             for row, scores in zip(held, found, strict=True):
                 result[row] = scores
-        progress("fitting without each part", fold + 1, n_folds)
+        progress("fitting without each fold", fold + 1, n_folds)
     return result

@@ -34,11 +34,11 @@ class LateFusion(Classifier):
     Parameters
     ----------
     estimators : list of (str, Classifier)
-        The methods with a name each, as scikit-learn's ``VotingClassifier`` takes them. ``fit`` works on clones.
+        The methods and their names, as for scikit-learn's ``VotingClassifier``. ``fit`` works on clones.
     n_folds : int, default=5
-        Parts for the methods that cannot leave one labeled image out; they are fitted once more for each.
+        Folds for the methods that cannot leave one labeled image out; they are fitted once more per fold.
     n_jobs : int, optional
-        Threads of answering; by default all cores. The answers do not depend on it.
+        Threads; by default all cores. The answers do not depend on it.
 
     Attributes
     ----------
@@ -54,8 +54,8 @@ class LateFusion(Classifier):
 
         log p(c | image) = log softmax_c( sum_m w_m log p_m(c | image) )
 
-    The weights w >= 0 minimize the negative log-likelihood of the labeled images, each scored by every method as if
-    it was not known. The fused probabilities need no temperature of their own.
+    The weights w >= 0 minimize the negative log-likelihood of the labeled images, each scored by every method without
+    itself. The fused probabilities need no temperature of their own.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class LateFusion(Classifier):
 
     @property
     def weights_(self) -> NDArray[np.float64]:
-        """What the log-probabilities of each method count."""
+        """The weight of each method's log-probabilities."""
         return self._fusion().weights
 
     def with_estimators(self, estimators: list[tuple[str, Classifier]]) -> Self:
@@ -122,7 +122,7 @@ class LateFusion(Classifier):
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> Self:
-        """Fit and calibrate every method on labeled images, then learn the weights; parameters as of the methods."""
+        """Fit and calibrate every method on labeled images, then learn the weights; parameters as for the methods."""
         from sklearn.base import clone
 
         self.check_settings()
@@ -169,13 +169,13 @@ class LateFusion(Classifier):
         progress: Progress = no_progress,
         n_jobs: int | None = None,
     ) -> Self:
-        """Fuse methods that are fitted already, on the same images; they are calibrated, and not cloned.
+        """Fuse methods that are already fitted on the same images; they are calibrated, not cloned.
 
         Parameters
         ----------
         held_out : dict of name to ndarray, optional
-            Scores of a method's ``images_`` by models that had not seen them; needed for a method that cannot leave
-            one image out (:func:`~lnbnn.classifiers.cross_fitting.cross_fitted_scores` makes them).
+            Scores of a method's ``images_`` by models that had not seen them; needed for a method that cannot leave one
+            image out (see :func:`~lnbnn.classifiers.cross_fitting.cross_fitted_scores`).
         """
         fusion = cls(estimators, n_jobs=n_jobs)
         fusion.check_settings()
@@ -199,7 +199,7 @@ class LateFusion(Classifier):
         return {"n_folds": plain(self.n_folds)}
 
     def check_settings(self) -> None:
-        """Raise when a setting makes no sense, before any image is read; ``fit`` calls it first."""
+        """Raise if a setting is invalid; ``fit`` calls it before it reads any image."""
         check_whole("n_folds", self.n_folds, 2, 1 << 30)
         given = self.estimators
         if not isinstance(given, list) or len(given) < 2 or any(len(pair) != 2 for pair in given):
@@ -216,7 +216,7 @@ class LateFusion(Classifier):
 
 @contextmanager
 def _store_for(models: Sequence[Model], store: FeatureStore | None) -> Iterator[FeatureStore | None]:
-    """The store; where there is none and a method may be fitted more than once, one that is deleted afterwards."""
+    """The store; if there is none and a method may be fitted more than once, a temporary one."""
     if store is not None or all(model.method.is_incremental for model in models):
         yield store
         return

@@ -1,4 +1,4 @@
-"""The NBNN kernel and the Local NBNN kernel: linear machines on image-to-class responses."""
+"""The NBNN kernel and the Local NBNN kernel: linear classifiers on image-to-class responses."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.methods.base import Method, Progress, no_progress
 from lnbnn.methods.kernel import ResponseKernel
-from lnbnn.methods.machines import MACHINES, Machines
+from lnbnn.methods.linear_classifiers import LINEAR_CLASSIFIERS, LinearClassifier
 from lnbnn.methods.matching import MatchingMethod
 from lnbnn.methods.responses import RESPONSES
-from lnbnn.params import LARGEST, check_choice, check_whole, plain
+from lnbnn.params import LARGEST, OldName, check_choice, check_whole, plain
 
 __all__ = ["KernelClassifier", "LocalNBNNKernel", "NBNNKernel"]
 
 
 @settings_class
 class KernelClassifier(MatchingClassifier):
-    """The settings that the two kernels share; mixed in before the classifier whose responses they use."""
+    """The settings that the two kernels share; a mixin before the classifier whose responses they use."""
 
+    params_renamed: ClassVar[dict[str, str]] = {"machine": "classifier"}
     stop_confidence: ClassVar[None] = None  # type: ignore[misc]  # responses are sums over all query descriptors
 
     response: str = "standard"
-    machine: str = "logistic"
+    classifier: str = "logistic"
     levels: int = 1
     C: float | None = None
     blend: float | None = None
@@ -44,11 +45,13 @@ class KernelClassifier(MatchingClassifier):
         return cast(ResponseKernel, self.fitted().method).inner
 
     @property
-    def machines_(self) -> Machines:
-        """The trained machines."""
-        machines = cast(ResponseKernel, self.fitted().method).machines
-        assert machines is not None
-        return machines
+    def linear_classifier_(self) -> LinearClassifier:
+        """The trained linear classifier."""
+        found = cast(ResponseKernel, self.fitted().method).linear
+        assert found is not None
+        return found
+
+    machines_ = OldName("linear_classifier_")
 
     def reference_responses(self, *, progress: Progress = no_progress) -> NDArray[np.float64]:
         """The response vector of each labeled image, with the image itself left out of the index."""
@@ -58,10 +61,10 @@ class KernelClassifier(MatchingClassifier):
     def check_settings(self) -> None:
         super().check_settings()
         check_choice("response", self.response, RESPONSES)
-        check_choice("machine", self.machine, MACHINES)
+        check_choice("classifier", self.classifier, LINEAR_CLASSIFIERS)
         check_whole("levels", self.levels, 1, 4)
         if self.levels > 1 and self.used_location_weight() == 0:
-            raise InvalidInputError("levels above 1 need a location_weight above 0: it stores where a patch lies.")
+            raise InvalidInputError("levels above 1 need a location_weight above 0: it stores the location of a patch.")
         if self.C is not None and not 0 < plain(self.C) <= LARGEST:
             raise InvalidInputError(f"C must be above 0, or None to choose it by cross-validation; got {self.C!r}.")
         if self.blend is not None and not 0 <= plain(self.blend) <= LARGEST:
@@ -70,24 +73,24 @@ class KernelClassifier(MatchingClassifier):
 
 @settings_class
 class NBNNKernel(KernelClassifier, NBNN):
-    """Linear machines on NBNN responses (Tuytelaars, Fritz, Saenko and Darrell, "The NBNN kernel", ICCV 2011).
+    """A linear classifier on NBNN responses (Tuytelaars, Fritz, Saenko and Darrell, "The NBNN kernel", ICCV 2011).
 
     Parameters
     ----------
     response : {"raw", "mean", "unit", "standard", "rank", "log-odds"}, default="standard"
         The scale of the responses; see :func:`lnbnn.methods.responses.response_vectors`.
-    machine : {"logistic", "svm"}, default="logistic"
-        One multinomial logistic regression, or a linear SVM per class against all others, as published.
+    classifier : {"logistic", "svm"}, default="logistic"
+        Multinomial logistic regression, or one-vs-all linear SVMs, as published.
     levels : int, default=1
         Responses are pooled over the image (1), over it and its quarters (2), and so on to 8 x 8 cells (4).
     C : float, optional
-        Regularization of the machines; by default chosen by cross-validation on the training images.
+        Inverse regularization strength; by default chosen by cross-validation on the training images.
     blend : float, optional
-        Share of the input's own score of a class beside the machine's; 0 is the machines alone. By default chosen
-        with C.
+        Weight of NBNN's own score beside the linear classifier's; 0 is the linear classifier alone. By default
+        chosen with C.
     location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget
     n_jobs, random_state
-        As of :class:`~lnbnn.classifiers.nbnn.NBNN`.
+        As in :class:`~lnbnn.classifiers.nbnn.NBNN`.
     """
 
     method: ClassVar[str] = "nbnn-kernel"
@@ -95,17 +98,17 @@ class NBNNKernel(KernelClassifier, NBNN):
 
 @settings_class
 class LocalNBNNKernel(KernelClassifier, LocalNBNN):
-    """Linear machines on Local NBNN responses: the combination that McCann & Lowe (2011) suggest.
+    """A linear classifier on Local NBNN responses: the combination that McCann & Lowe (2011) suggest.
 
     Parameters
     ----------
     n_neighbors : int, default=10
         k of Local NBNN.
-    response, machine, levels, C, blend
-        As of :class:`NBNNKernel`.
+    response, classifier, levels, C, blend
+        As in :class:`NBNNKernel`.
     location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget
     n_jobs, random_state
-        As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`.
+        As in :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`.
     """
 
     method: ClassVar[str] = "local-nbnn-kernel"

@@ -20,30 +20,30 @@ _MAX_CODEBOOKS = 16
 
 @settings_class
 class SpatiallyLocalCoding(Classifier):
-    """Codes of appearance and place, max pooling over the whole image, and ridge regression (McCann and Lowe 2012).
+    """Codes of appearance and location, max pooling over the whole image, and ridge regression (McCann and Lowe 2012).
 
-    Images can be added, removed and relabeled. The words are learned by ``fit`` and stay until another ``fit``.
+    Images can be added, removed and relabeled. The words are learned by ``fit`` and do not change afterward.
 
     Parameters
     ----------
     n_words : int, default=1024
         Size of each codebook.
     location_weights : sequence of float, default=(0.0, 0.75, 1.5, 3.0)
-        One codebook each: what the place of a patch counts beside its appearance; 0 ignores the place.
+        One codebook per weight of a patch's location; 0 ignores the location.
     n_levels : int, default=1
         Cells that the codes are pooled in: 1 for the whole image, 3 for a pyramid of 1 x 1, 2 x 2 and 4 x 4.
     max_descriptors : int or None, default=1500
-        So many descriptors of an image are coded at most, evenly chosen; None for all.
+        The most descriptors coded per image, evenly chosen; None for all.
     n_nearest_words : int, default=10
         Words of a codebook that share a descriptor.
     beta : float, default=40.0
         How fast a word's share falls with its squared distance, of unit vectors.
     n_samples : int, default=65536
-        Training descriptors that the codebooks are made from, as many from each image.
+        Training descriptors for the codebooks, equally many from each image.
     alpha : float, optional
-        As of :class:`PooledRidge`.
+        As in :class:`PooledRidge`.
     descriptor, descriptor_params, n_jobs
-        As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`.
+        As in :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`.
     random_state : int, default=0
         Seed of the codebooks.
 

@@ -27,11 +27,11 @@ class LocalNBNN(MatchingClassifier):
     Parameters
     ----------
     n_neighbors : int, default=10
-        k: a descriptor speaks for the classes among its k nearest neighbors.
+        k: a descriptor updates the classes among its k nearest neighbors.
     location_weight : float, optional
-        alpha: weight of a patch's place in the image, 0 to 2; by default what suits the descriptor, 1.6 for dense SIFT.
+        alpha: weight of a patch's location, 0 to 2; the default depends on the descriptor, 1.6 for dense SIFT.
     scale_weight : float, optional
-        Weight of an octave of a patch's size, 0 to 0.4; by default what suits the descriptor, 0.25 for dense SIFT.
+        Weight of an octave of a patch's size, 0 to 0.4; the default depends on the descriptor, 0.25 for dense SIFT.
     descriptor : str or Descriptor, default="dense-sift"
         A registered name, or a descriptor object.
     descriptor_params : dict, optional
@@ -42,15 +42,15 @@ class LocalNBNN(MatchingClassifier):
         Settings of the index.
     query_budget : int, float or None, default=500
         Use at most this many (int) or this share (float) of a query image's descriptors, evenly spread over scales and
-        places (``random_state`` says from where on); None uses all.
+        locations, offset by ``random_state``; None uses all.
     stop_confidence : float or None, default=0.95
-        Answers ask for a part of the query descriptors at a time and stop when the leading class would keep its lead
-        over the second with this probability if all were asked for; the scores are then estimates of the full sums.
-        None asks for all of them. ``updates`` and ``totals`` always do.
+        Search for some of the query descriptors at a time, and stop once the leading class would keep its lead over the
+        second with this probability if all were used; the scores are then estimates of the full sums. None uses all
+        descriptors, as ``updates`` and ``totals`` always do.
     n_jobs : int, optional
         Threads; by default all cores. The answers do not depend on it.
     random_state : int, default=0
-        Seed of the choice of query descriptors.
+        Seed for the choice of query descriptors.
 
     Attributes
     ----------

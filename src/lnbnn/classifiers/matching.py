@@ -40,11 +40,11 @@ class MatchingClassifier(Classifier):
         return cast(MatchingMethod, self.fitted().method)
 
     def query_features(self, image: ImageLike) -> ImageFeatures:
-        """The features of a query image that are searched for: all of them, or an even choice within the budget."""
+        """The features of a query image that are searched: all, or an even choice within the budget."""
         return self.matching_.query_features(self.image_features(image))
 
     def query_vectors(self, image: ImageLike) -> NDArray[np.generic]:
-        """The vectors that are searched for: :meth:`query_features` with size and location appended."""
+        """The vectors that are searched: :meth:`query_features` with size and location appended."""
         return self.matching_.vectors(self.query_features(image))
 
     def updates(self, image: ImageLike) -> Updates:
@@ -69,11 +69,11 @@ class MatchingClassifier(Classifier):
         return self.matching_.reference_vectors(place)
 
     def used_location_weight(self) -> float:
-        """The weight of a patch's place: the setting, or what suits the descriptor where it is None."""
+        """The weight of a patch's location: the setting, or the descriptor's default if it is None."""
         return self._weights(self.make_descriptor())[0]
 
     def used_scale_weight(self) -> float:
-        """The weight of an octave of a patch's size: the setting, or what suits the descriptor where it is None."""
+        """The weight of an octave of a patch's size: the setting, or the descriptor's default if it is None."""
         return self._weights(self.make_descriptor())[1]
 
     def _weights(self, descriptor: Descriptor) -> tuple[float, float]:
@@ -82,7 +82,7 @@ class MatchingClassifier(Classifier):
         return float(location), float(scale)
 
     def plain_params(self, descriptor: Descriptor | None = None) -> dict[str, Any]:
-        """The settings as plain values, with the weights of place and size that are used."""
+        """The settings as plain values, with the location and scale weights in use."""
         if descriptor is None:
             descriptor = self.make_descriptor() if self.model_ is None else self.model_.descriptor
         location_weight, scale_weight = self._weights(descriptor)
@@ -101,11 +101,11 @@ class MatchingClassifier(Classifier):
             is_share = isinstance(budget, float) and 0.0 < budget <= 1.0
             if not (is_count or is_share):
                 raise InvalidInputError(
-                    "query_budget must be None (all), a number of descriptors (int, at least 1) or a share "
+                    "query_budget must be None (all), a number of descriptors (int, at least 1) or a fraction "
                     f"(float, above 0 up to 1.0); got {budget!r}."
                 )
         confidence = self.stop_confidence
         if confidence is not None and not (isinstance(confidence, float) and 0.5 < confidence < 1.0):
             raise InvalidInputError(
-                f"stop_confidence must be above 0.5 and below 1, or None to ask for all; got {confidence!r}."
+                f"stop_confidence must be above 0.5 and below 1, or None to use all descriptors; got {confidence!r}."
             )

@@ -27,11 +27,11 @@ class NBNN(MatchingClassifier):
     Parameters
     ----------
     location_weight : float, optional
-        alpha: weight of a patch's place in the image, 0 to 2; by default what suits the descriptor, 1.6 for dense SIFT.
+        alpha: weight of a patch's location, 0 to 2; the default depends on the descriptor, 1.6 for dense SIFT.
     scale_weight : float, optional
-        Weight of an octave of a patch's size, 0 to 0.4; by default what suits the descriptor, 0.25 for dense SIFT.
+        Weight of an octave of a patch's size, 0 to 0.4; the default depends on the descriptor, 0.25 for dense SIFT.
     descriptor, descriptor_params, index, index_params, query_budget, stop_confidence, n_jobs, random_state
-        As of :class:`LocalNBNN`; each class has an index of its own.
+        As in :class:`LocalNBNN`; each class has an index of its own.
 
     Attributes
     ----------
@@ -77,10 +77,10 @@ class LogOddsNBNN(NBNN):
     Parameters
     ----------
     positive_only : bool, default=True
-        Use only the increments that speak for a class. The paper finds that the rest is not needed.
+        Use only the positive increments. The paper finds that the others are not needed.
     location_weight, scale_weight, descriptor, descriptor_params, index, index_params, query_budget
     stop_confidence, n_jobs, random_state
-        As of :class:`NBNN`.
+        As in :class:`NBNN`.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class LogOddsNBNN(NBNN):
         return LogOddsMatching(self, *self._weights(descriptor))
 
     def mean_increments(self, X: Sequence[ImageLike]) -> float:
-        """How many classes a descriptor moves, on average over all query descriptors of all images."""
+        """How many classes a descriptor updates, on average over all query descriptors of all images."""
         sizes = [
             (updates.n_increments * len(updates.values), len(updates.values))
             for updates in map_in_order(self.updates, list(X), self.n_jobs)

@@ -1,4 +1,4 @@
-"""A classifier from plain options, as a command line, a form or a request gives them; and back to options."""
+"""A classifier from plain options, such as those of the command line; and back to options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.errors import InvalidInputError
 from lnbnn.escaping import shell_word
-from lnbnn.params import AUTO, preset_params, resolve
+from lnbnn.params import AUTO, preset_params, renamed_params, resolve
 
 if TYPE_CHECKING:
     from lnbnn.classifiers.base import Classifier
@@ -26,23 +26,23 @@ def make_classifier(
     preset: str | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Classifier:
-    """A classifier that is not fitted, its settings checked; of several methods or descriptors their late fusion.
+    """An unfitted classifier with checked settings; for several methods or descriptors, their late fusion.
 
     Parameters
     ----------
     methods : sequence of str
         Registered names; by default Local NBNN.
     descriptors : sequence of str
-        Registered names; by default the preset's. One method goes with every descriptor and one descriptor with every
-        method; of several of both, each method has its own.
+        Registered names; by default the preset's. One method is used with every descriptor, and one descriptor with
+        every method; several of both are paired in order.
     preset : str, optional
-        Where the settings start from. ``"auto"`` chooses methods and settings among ``descriptors`` by itself; its own
-        settings are those of :class:`~lnbnn.classifiers.auto.Auto`. By default ``"auto"`` if nothing else is given that
-        says what to make, and ``"balanced"`` otherwise.
+        The settings to start from. ``"auto"`` chooses methods and settings for ``descriptors`` by itself; its own
+        settings are those of :class:`~lnbnn.classifiers.auto.Auto`. The default is ``"auto"`` if no method, descriptor
+        or setting is given, and ``"balanced"`` otherwise.
     params : dict, optional
-        Settings that differ from the preset's. Each goes to the methods that have it; one that none has is refused.
-        Those in ``descriptor_params`` and ``index_params`` are added to the preset's; ``"2:step_px"`` among
-        ``descriptor_params`` is for the second descriptor alone.
+        Settings that differ from the preset's. Each applies to the methods that have it; an unknown one is an error.
+        Those in ``descriptor_params`` and ``index_params`` are added to the preset's; ``"2:step_px"`` in
+        ``descriptor_params`` applies to the second descriptor only.
     """
     given = dict(params or {})
     if preset is None:
@@ -57,11 +57,13 @@ def make_classifier(
     descriptors = descriptors or [start.get("descriptor", "dense-sift")]
     kinds = [resolve(CLASSIFIERS, method, "method") for method in methods]
     known = [kind.param_names() for kind in kinds]
+    for kind in kinds:
+        given = renamed_params(kind.params_renamed, given)
     for name in sorted(set(given).difference(*known)):
         raise InvalidInputError(f"method {methods[0]!r} has no {name}; its settings: {', '.join(known[0])}")
     if len(descriptors) > 1 < len(methods) != len(descriptors):
         raise InvalidInputError(
-            f"{len(methods)} methods for {len(descriptors)} descriptors; give one of either, or as many"
+            f"{len(methods)} methods for {len(descriptors)} descriptors; give one of either, or equally many"
         )
     n_members = max(len(descriptors), len(methods))
     members: list[Classifier] = []
@@ -84,8 +86,8 @@ def make_classifier(
     if n_members > 1:
         from lnbnn.classifiers.fusion import LateFusion
 
-        parts = [(f"part{number}", member) for number, member in enumerate(members, start=1)]
-        classifier = LateFusion(parts, n_jobs=given.get("n_jobs"))
+        named = [(f"member{number}", member) for number, member in enumerate(members, start=1)]
+        classifier = LateFusion(named, n_jobs=given.get("n_jobs"))
     classifier.check_settings()
     return classifier
 
@@ -94,18 +96,16 @@ def _auto(methods: Sequence[str], descriptors: Sequence[str], given: dict[str, A
     from lnbnn.classifiers.auto import Auto
 
     for name in sorted(set(given) - _OF_AUTO):
-        raise InvalidInputError(f"the preset {AUTO} chooses {name} by itself; take another preset, such as balanced")
+        raise InvalidInputError(f"the preset {AUTO} chooses {name} by itself; use another preset, such as balanced")
     if methods:
-        raise InvalidInputError(
-            f"the preset {AUTO} chooses the method by itself; take another preset, such as balanced"
-        )
+        raise InvalidInputError(f"the preset {AUTO} chooses the method by itself; use another preset, such as balanced")
     classifier = Auto(descriptors=list(descriptors) or None, **given)
     classifier.check_settings()
     return classifier
 
 
 def _settings_of(key: str, given: Any, number: int, n_members: int) -> dict[str, Any]:
-    """The settings that go to the descriptor of this number: those for all, and those marked ``NUMBER:``."""
+    """The settings of the descriptor with this number: those for all, and those marked ``NUMBER:``."""
     if not isinstance(given, Mapping):
         raise InvalidInputError(f"{key} must be settings by name; got {given!r}")
     result = {}

@@ -1,4 +1,4 @@
-"""Ridge regression on what an image's descriptors have in common: the trained head that images can be added to."""
+"""Ridge regression on pooled descriptors: the trained classifier that images can be added to."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class PooledRidge(Classifier):
     Parameters
     ----------
     spatial : bool, default=True
-        Whether the maximum of the descriptors, and the means of the picture's four quarters, stand beside the mean.
+        Whether to add the maximum of the descriptors and the means of the picture's four quarters to the mean.
     alpha : float, optional
-        The penalty on the coefficients, of vectors of unit length; by default the one of a few at which the labeled
-        images, each left out, are told best. A model that is changed keeps it until ``compact``.
+        The penalty on the coefficients, for vectors of unit length; by default chosen by leave-one-out on the labeled
+        images. A model that is changed keeps it until ``compact``.
     descriptor, descriptor_params, n_jobs, random_state
-        As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; nothing is drawn at random.
+        As in :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; nothing is drawn at random.
 
     Examples
     --------

@@ -8,9 +8,9 @@ from typing import ClassVar, cast
 from lnbnn.classifiers.base import Classifier, settings_class
 from lnbnn.descriptors import Descriptor
 from lnbnn.methods.base import Method
-from lnbnn.methods.pooled_svm import PooledMachines
+from lnbnn.methods.pooled_svm import PooledLinearSVM
 from lnbnn.methods.pyramid.pooling import NORMS, POOLINGS
-from lnbnn.methods.spatial_pyramid import PyramidMachines
+from lnbnn.methods.spatial_pyramid import PyramidSVM
 from lnbnn.params import check_choice, check_positive, check_whole
 
 __all__ = ["HardSpatialPyramid", "PooledSVM", "SoftSpatialPyramid"]
@@ -23,9 +23,9 @@ class PooledSVM(Classifier):
     Parameters
     ----------
     C : float, default=1.0
-        Regularization of the SVMs.
+        Inverse regularization strength of the SVMs.
     descriptor, descriptor_params, n_jobs, random_state
-        As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; nothing is drawn at random.
+        As in :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; nothing is drawn at random.
     """
 
     method: ClassVar[str] = "pooled-svm"
@@ -33,7 +33,7 @@ class PooledSVM(Classifier):
     C: float = 1.0
 
     def make_method(self, descriptor: Descriptor) -> Method:
-        return PooledMachines(self)
+        return PooledLinearSVM(self)
 
     def check_settings(self) -> None:
         super().check_settings()
@@ -49,17 +49,17 @@ class HardSpatialPyramid(Classifier):
     n_words : int, default=1024
         Size of the codebook.
     pooling : {"average", "max"}, default="average"
-        How the codes in a cell are gathered; "average" weights the levels 1/4, 1/4, 1/2.
+        How the codes in a cell are pooled; "average" weights the levels 1/4, 1/4, 1/2.
     n_levels : int, default=3
         Levels of 1 x 1, 2 x 2, 4 x 4, ... cells.
     norm : {"l1", "l2", "none"}, default="none"
         Scale of a pyramid; average-pooled ones sum to 1 as they are.
     n_samples : int, default=200000
-        Training descriptors that the codebook is made from, as many from each image.
+        Training descriptors for the codebook, equally many from each image.
     C : float, default=10.0
-        Price of a training image on the wrong side of a machine's margin.
+        Penalty for a training image on the wrong side of the margin.
     descriptor, descriptor_params, n_jobs
-        As of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`.
+        As in :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`.
     random_state : int, default=0
         Seed of the codebook.
 
@@ -88,12 +88,12 @@ class HardSpatialPyramid(Classifier):
     C: float = 10.0
 
     def make_method(self, descriptor: Descriptor) -> Method:
-        return PyramidMachines(self)
+        return PyramidSVM(self)
 
     @property
-    def pyramids_(self) -> PyramidMachines:
-        """The fitted codebook, pyramids and machines."""
-        return cast(PyramidMachines, self.fitted().method)
+    def pyramids_(self) -> PyramidSVM:
+        """The fitted codebook, pyramids and SVMs."""
+        return cast(PyramidSVM, self.fitted().method)
 
     def check_settings(self) -> None:
         super().check_settings()
@@ -116,11 +116,11 @@ class SoftSpatialPyramid(HardSpatialPyramid):
     beta : float, default=20.0
         How fast a word's share falls with its squared distance, of unit vectors.
     pooling : {"average", "max"}, default="max"
-        How the codes in a cell are gathered.
+        How the codes in a cell are pooled.
     norm : {"l1", "l2", "none"}, default="l2"
         Scale of a pyramid.
     n_words, n_levels, n_samples, C, descriptor, descriptor_params, n_jobs, random_state
-        As of :class:`HardSpatialPyramid`.
+        As in :class:`HardSpatialPyramid`.
 
     References
     ----------

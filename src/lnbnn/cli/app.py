@@ -62,7 +62,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more about what is done.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more about what is done.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -108,7 +108,7 @@ for command in (
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the command line; exits with 0, 1 (the job failed) or 2 (the command was not understood)."""
+    """Run the command line; exits with 0, 1 (failure) or 2 (usage error)."""
     atexit.register(gc.freeze)  # all memory goes at once: looking through it for cycles would take 0.1 s
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # FAISS's idle threads sleep instead of spinning
     if hasattr(signal, "SIGTERM"):
@@ -155,9 +155,9 @@ def _system_error(error: OSError | MemoryError) -> str:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """End the process a while after SIGINT or SIGTERM even if the main thread does not come back.
+    """End the process soon after SIGINT or SIGTERM, even if the main thread hangs.
 
-    Python's own handlers wait for native code to return, and a network may run for ever.
+    Python's own handlers wait for native code to return, and a network may run forever.
     """
     if os.name != "posix":
         yield
@@ -183,7 +183,7 @@ def _watch(reader: int) -> None:
 
 
 def _check_streams() -> None:
-    """Names in any letters can be written, and no file we open takes the place of a closed standard stream."""
+    """Make any file name printable, and keep files from taking the place of a closed standard stream."""
     is_closed = sys.stdout is None
     for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
         if stream is None:
@@ -202,7 +202,7 @@ def _check_streams() -> None:
 
 
 def _flush_results() -> None:
-    """Write the last results while an error can still be told; none is left for the end of the process."""
+    """Flush the last results while an error can still be reported."""
     try:
         sys.stdout.flush()
     except OSError:

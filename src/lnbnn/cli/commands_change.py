@@ -1,4 +1,4 @@
-"""Commands that change a model, and look after it: add, remove, relabel, list, calibrate, check, merge, compact."""
+"""Commands that change and maintain a model: add, remove, relabel, list, calibrate, check, merge, compact."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ __all__ = ["add", "calibrate", "check", "compact", "list_", "merge", "relabel", 
 
 Ids = Annotated[
     list[str] | None,
-    typer.Option("--image", "-i", metavar="ID", help="An image's id, from lnbnn list; several: 3,5 or repeated."),
+    typer.Option(
+        "--image", "-i", metavar="ID", help="An image's id, from lnbnn list; for several, 3,5 or repeat the option."
+    ),
 ]
-MoreIds = Annotated[list[str] | None, typer.Argument(help="Further ids, after --image.", show_default=False)]
+MoreIds = Annotated[list[str] | None, typer.Argument(help="More ids, after --image.", show_default=False)]
 Label = Annotated[str, typer.Option("--label", "-l", help="The class, known or new.", show_default=False)]
 
 
@@ -51,9 +53,9 @@ def add(
 ) -> None:
     """Add images of one class, known or new, to a model.
 
-    An image that is in the model already (the same bytes) is left out and named. The change is made whole or not at
-    all; others can go on using the model meanwhile. With --format json: {"added": [{"id": ..., "path": ...,
-    "label": ..., "n_descriptors": ...}], "doubles": [[path, id]], "skipped": [[path, reason]]}.
+    Duplicates (the same bytes) are skipped and listed. The change is atomic; others can use the model in the meantime.
+    With --format json: {"added": [{"id": ..., "path": ..., "label": ..., "n_descriptors": ...}], "duplicates": [[path,
+    id]], "skipped": [[path, reason]]}.
 
         lnbnn add model --label otter new-photos/*.jpg
     """
@@ -87,7 +89,7 @@ def add(
     report_skipped(editor.skipped, len(images))
     if not added:
         note(f"{model}: nothing was added")
-        if len(editor.doubles) < len(editor.skipped):
+        if len(editor.duplicates) < len(editor.skipped):
             raise typer.Exit(1)
 
 
@@ -100,7 +102,7 @@ def remove(
     image: Ids = None,
     trust_network: TrustNetwork = False,
 ) -> None:
-    """Remove images from a model, or a whole class; their ids are never given again.
+    """Remove images from a model, or a whole class; ids are never reused.
 
     lnbnn remove model --image 17
 
@@ -145,7 +147,7 @@ def list_(
     ] = None,
     format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
 ) -> None:
-    """List the images of a model: id, class, number of descriptors, where it was read from.
+    """List the images of a model: id, class, number of descriptors, file.
 
     With --format json, one object per line:
     {"id": ..., "label": ..., "n_descriptors": ..., "path": ..., "sha256": ...}.
@@ -174,7 +176,7 @@ def check(
     format: Annotated[Format, typer.Option(help="How to print it (csv: the problems).")] = Format.table,
     trust_network: TrustNetwork = False,
 ) -> None:
-    """Verify a model: every checksum, every count, and that it opens. Ends with 1 if anything is wrong."""
+    """Verify a model: every checksum, every count, and that it opens. The exit code is 1 if anything is wrong."""
     from lnbnn.model.changes import check_model
 
     with progress_bars() as progress:
@@ -196,30 +198,32 @@ def check(
 
 def merge(
     first: ModelDir,
-    second: Annotated[Path, typer.Argument(help="Another model of the same settings.", show_default=False)],
-    output: Annotated[Path, typer.Argument(help="The model folder to make.", show_default=False)],
+    second: Annotated[Path, typer.Argument(help="Another model with the same settings.", show_default=False)],
+    output: Annotated[Path, typer.Argument(help="The model folder to create.", show_default=False)],
     force: Force = False,
     trust_network: TrustNetwork = False,
 ) -> None:
-    """Make one model of the images of two that have the same method and settings.
+    """Merge two models that have the same method and settings.
 
-    Images of the first keep their ids; those of the second get new ones; an image that both have is taken once.
+    Images of the first keep their ids; those of the second get new ones. Duplicates are kept once.
     """
     from lnbnn.model.changes import list_images
     from lnbnn.model.changes import merge as merge_models
 
     with progress_bars() as progress:
-        doubles = merge_models(first, second, output, overwrite=force, trust_network=trust_network, progress=progress)
-    if doubles:
-        note(f"{_images(len(doubles))} of {second} left out: the same are in {first}")
+        duplicates = merge_models(
+            first, second, output, overwrite=force, trust_network=trust_network, progress=progress
+        )
+    if duplicates:
+        note(f"{_images(len(duplicates))} of {second} skipped: duplicates of images in {first}")
     images = list_images(output)
     say(f"{output}: {_images(len(images))} of {len({image.label for image in images})} classes")
 
 
 def compact(model: ModelDir, trust_network: TrustNetwork = False) -> None:
-    """Rewrite a model's files: without what was removed, with what was added in the index.
+    """Rewrite a model's files: drop what was removed, and index what was added.
 
-    An index that has outgrown its training is trained again. Models do this by themselves when it is worth it.
+    An index that has outgrown its training is retrained. Models do this by themselves when it pays off.
     """
     from lnbnn.model.changes import compact as compact_model
 
@@ -229,10 +233,10 @@ def compact(model: ModelDir, trust_network: TrustNetwork = False) -> None:
 
 
 def calibrate(model: ModelDir, trust_network: TrustNetwork = False) -> None:
-    """Make a model's probabilities mean something, and let it tell what is unknown.
+    """Calibrate a model's probabilities, and let it answer "unknown".
 
-    Each image of the model is looked up as if it was not known, and once more as if its whole class was not known.
-    predict then gives probabilities, and predict --reject can answer "unknown".
+    Each image of the model is classified as if it had never been seen, and again as if its whole class had not. Then
+    predict gives probabilities, and predict --reject can answer "unknown".
     """
     from lnbnn.model.changes import calibrate as calibrate_model
     from lnbnn.model.changes import list_images

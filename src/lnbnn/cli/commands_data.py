@@ -27,12 +27,12 @@ __all__ = ["data", "demo", "export_onnx", "extract", "split"]
 
 def data(
     name: Annotated[str, typer.Argument(help="caltech101 or caltech256.", show_default=False)],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to put it in.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to put it into.", show_default=False)],
 ) -> None:
-    """Fetch a published set of images from its publisher, check it and unpack it.
+    """Download a published data set, verify it and unpack it.
 
-    A download that was cut goes on where it stopped; a set that is there already is checked and left alone. Without a
-    network, put the publisher's archive into DIR yourself: it is used in place of a download.
+    An interrupted download resumes; a data set that is there already is only verified. Without a network, put the
+    publisher's archive into DIR yourself.
 
     lnbnn data caltech101 data
 
@@ -61,9 +61,9 @@ def extract(
     jobs: Jobs = None,
     strict: Strict = False,
 ) -> None:
-    """Extract the features of a set into a cache, for experiments that read them many times.
+    """Extract the features of a data set into a cache, for experiments that use them many times.
 
-    Entries are found again by the image's content and all settings; a run that was stopped goes on where it was.
+    Entries are keyed by the image's content and all settings; an interrupted run resumes.
     """
     from lnbnn.descriptors import make_descriptor
     from lnbnn.errors import ImageReadError
@@ -102,11 +102,11 @@ def split(
     output: Annotated[Path, typer.Argument(help="Folder for train.csv and test.csv.", show_default=False)],
     train: Annotated[int, typer.Option(min=1, help="Training images per class.")] = 15,
     test: Annotated[
-        int | None, typer.Option(min=1, help="Test images per class at most; default: all others.", show_default=False)
+        int | None, typer.Option(min=1, help="Test images per class, at most; default: all others.", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, another split.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
 ) -> None:
-    """Draw a seeded split of a set into training and test lists.
+    """Split a data set at random into a training list and a test list.
 
     lnbnn split photos split --train 15 --test 15 --seed 0
 
@@ -134,12 +134,12 @@ def demo(
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pictures.")] = Path("demo-output"),
     descriptor: Annotated[str, typer.Option(help="Local descriptor, for example deep.")] = "dense-sift",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of views and splits.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
 ) -> None:
-    """Run the whole job on a small built-in set, or on halves of your own folder.
+    """Run everything once on a small built-in data set, or on halves of your own folder.
 
-    Fits, evaluates, prints accuracy and time, and writes pictures to look at: the confusion matrix and, for a few query
-    images, the patches that spoke for the answer.
+    Fits, evaluates, prints accuracy and time, and writes pictures: the confusion matrix and, for a few query images,
+    the patches behind the answer.
     """
     from lnbnn.files.outputs import check_folder
     from lnbnn.lab.demo import run_demo
@@ -168,11 +168,11 @@ def export_onnx(
     descriptor: Annotated[str, typer.Argument(help="timm:MODEL[@LAYER], or deep[@LAYER].", show_default=False)],
     output: Annotated[Path, typer.Argument(help="The network file to write (.onnx).", show_default=False)],
     descriptor_param: DescriptorParams = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file that is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write a network as one ONNX file that runs without PyTorch.
 
-    The file says how its pictures are prepared, so that it is used as it is:
+    The file contains its preprocessing settings, so it can be used directly:
 
         lnbnn export-onnx timm:resnet50 resnet50.onnx
 
@@ -183,7 +183,7 @@ def export_onnx(
     from lnbnn.files.outputs import check_file
 
     if output.exists() and not force:
-        raise typer.BadParameter(f"{output} is there already; choose another name, or replace it (--force)")
+        raise typer.BadParameter(f"{output} exists already; choose another name, or overwrite it (--force)")
     check_file(output)
     network = make_descriptor(descriptor, parse_params(descriptor_param, "--descriptor-param"))
     data, difference = network.onnx_file()

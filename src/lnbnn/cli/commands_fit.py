@@ -1,4 +1,4 @@
-"""The command that makes a model, fit, and the one that finds settings for it, tune."""
+"""The commands that make a model: fit, and tune, which finds settings for it."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 __all__ = ["fit", "tune"]
 
-_WORTH_SAYING_BYTES = 100 << 20  # of an index: what a smaller one takes is no news
+_WORTH_SAYING_BYTES = 100 << 20  # of an index; a smaller one is not worth a note
 
 
 def fit(
     images: Images,
-    model: Annotated[Path, typer.Argument(help="The model folder to make.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="The model folder to create.", show_default=False)],
     preset: Annotated[
         str | None,
         typer.Option(
@@ -69,11 +69,13 @@ def fit(
     ] = None,
     location_weight: Annotated[
         float | None,
-        typer.Option("--location-weight", "-a", help="alpha: weight of a patch's place, 0 to 2.", show_default=False),
+        typer.Option(
+            "--location-weight", "-a", help="alpha: weight of a patch's location, 0 to 2.", show_default=False
+        ),
     ] = None,
     query_budget: Annotated[
         str | None,
-        typer.Option(help="Query descriptors used: a number, a share such as 0.5, or all.", show_default=False),
+        typer.Option(help="Query descriptors to use: a number, a fraction such as 0.5, or all.", show_default=False),
     ] = None,
     descriptor: Annotated[
         list[str] | None,
@@ -84,14 +86,14 @@ def fit(
     index_param: Annotated[
         list[str] | None, typer.Option("--index-param", "-I", metavar="NAME=VALUE", help="e.g. -I n_probes=4")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every random choice.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     max_memory: Annotated[
         str | None,
-        typer.Option(help="Keep within this much memory, e.g. 2GiB, by a coarser grid if need be.", show_default=False),
+        typer.Option(help="Memory limit, e.g. 2GiB; the grid is made coarser if necessary.", show_default=False),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=1.0, help="Seconds that the trials of auto may take, about.", show_default="30"),
+        typer.Option(min=1.0, help="About how many seconds the trials of auto may take.", show_default="30"),
     ] = None,
     jobs: Jobs = None,
     cache: Cache = None,
@@ -100,9 +102,9 @@ def fit(
 ) -> None:
     """Make a model from a folder of labeled photos.
 
-    By itself it tries several descriptors, methods and settings on the photos, each left out in turn, fuses those that
-    earn their place, and says what accuracy to expect. With a preset or other options it makes what they say: with
-    --preset balanced, Local NBNN on dense SIFT. lnbnn info shows what a model is made of.
+    Without options it tries several descriptors, methods and settings, each photo left out in turn, fuses those that
+    help, and says what accuracy to expect. Presets and other options choose for you: --preset balanced is Local NBNN on
+    dense SIFT. lnbnn info shows what a model consists of.
 
         lnbnn fit photos model
 
@@ -112,9 +114,9 @@ def fit(
 
         lnbnn fit photos model --descriptor deep --descriptor dense-sift -D 2:step_px=8
 
-    With several descriptors each has an index of its own, and weights of their answers are learned from the labeled
-    photos, each left out in turn; a -D setting goes to all of them, or with a number to that one. Several methods are
-    fused likewise: all on one descriptor, or one per descriptor, in their order.
+    With several descriptors, each has its own index, and their weights are learned from the labeled photos, each left
+    out in turn. A -D setting applies to all of them, or with a number to one. Several methods are fused in the same
+    way: all on one descriptor, or one per descriptor, in order.
 
         lnbnn fit photos model --preset deep --method local-nbnn --method pooled-svm
     """
@@ -169,13 +171,13 @@ def _budget(text: str) -> int | float | None:
     try:
         return float(text) if "." in text else int(text)
     except ValueError:
-        raise typer.BadParameter(f"expected a number, a share such as 0.5, or all; got {text!r}") from None
+        raise typer.BadParameter(f"expected a number, a fraction such as 0.5, or all; got {text!r}") from None
 
 
 def _plan(
     classifier: Classifier, paths: Sequence[str], max_memory: int | None, store: FeatureStore | None
 ) -> Sequence[ImageLike]:
-    """Say what the fit will take, if it is much or a limit was given; make the grid coarser where the limit asks."""
+    """Report the memory of the fit if it is large or limited; make the grid coarser to stay within the limit."""
     from lnbnn.model.planning import plan_fit
 
     plan = plan_fit(classifier, paths, max_memory=max_memory, store=store)
@@ -197,24 +199,24 @@ def _plan(
 def tune(
     images: Images,
     descriptor: Annotated[
-        str, typer.Option(help="Dense SIFT or a network; deep stands for its layers too.")
+        str, typer.Option(help="Dense SIFT or a network; deep also tries its layers.")
     ] = "dense-sift",
     max_ms: Annotated[
         float | None,
-        typer.Option(min=0.0, help="CPU milliseconds that an image may take, file to answer.", show_default=False),
+        typer.Option(min=0.0, help="Limit of CPU milliseconds per image, from file to answer.", show_default=False),
     ] = None,
     max_memory: Annotated[
-        str | None, typer.Option(help="Memory a fit may take, e.g. 2GiB.", show_default=False)
+        str | None, typer.Option(help="Memory limit of a fit, e.g. 2GiB.", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, other images held out.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the held-out images.")] = 0,
     format: Annotated[Format, typer.Option(help="How to print the trials.")] = Format.table,
     jobs: Jobs = None,
     cache: Cache = None,
 ) -> None:
-    """Find settings for your own photos: accuracy on photos held out, within a budget of time or memory.
+    """Find settings for your own photos, within a budget of time or memory.
 
-    A third of the photos is held out and the rest is the model, for several grids, weights of a patch's place and
-    ways to search. The last line is the command that makes the model with the best of them.
+    A third of the photos is held out to measure accuracy, for several grids, location weights and search settings. The
+    last line is the command that makes a model with the best settings.
 
         lnbnn tune photos --max-ms 20 --max-memory 1GiB
 
@@ -235,13 +237,13 @@ def tune(
     best = best_of(trials, max_ms=max_ms)
     if format is Format.table:
         rows = [
-            (f"{100 * t.accuracy:.1f} %", f"{t.ms_an_image:.1f}", human_bytes(t.memory_bytes), t.options)
+            (f"{100 * t.accuracy:.1f} %", f"{t.ms_per_image:.1f}", human_bytes(t.memory_bytes), t.options)
             for t in sorted(trials, key=lambda trial: -trial.accuracy)
         ]
         print_table(["accuracy", "CPU ms per image", "memory to fit", "options"], rows)
     elif format is Format.csv:
-        names = ["accuracy", "ms_an_image", "memory_bytes", "options"]
+        names = ["accuracy", "ms_per_image", "memory_bytes", "options"]
         print_csv([names, *([getattr(trial, name) for name in names] for trial in trials)])
-    if max_ms is not None and best.ms_an_image > max_ms:
-        note(f"no settings answer within {max_ms:g} ms; these are the quickest:")
+    if max_ms is not None and best.ms_per_image > max_ms:
+        note(f"no settings are within {max_ms:g} ms per image; these are the fastest:")
     note(f"lnbnn fit {shell_word(images)} MODEL {best.options}")

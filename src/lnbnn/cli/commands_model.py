@@ -51,7 +51,7 @@ def predict(
         float | None,
         typer.Option(
             metavar="RATE",
-            help="Answer unknown where no class stands out; of images of unknown classes accept this share, e.g. 0.05.",
+            help='Answer "unknown" when no class stands out; RATE is the share of unknown images accepted, e.g. 0.05.',
             show_default=False,
         ),
     ] = None,
@@ -61,11 +61,11 @@ def predict(
 ) -> None:
     """Say which class each image belongs to.
 
-    With --format json, one object per line as soon as it is known:
-    {"path": ..., "label": ..., "ranking": [[label, score], ...]}, best first. The score is the evidence summed over
-    the image's descriptors: higher is better, comparable within one image. Of a model after lnbnn calibrate,
-    "probability" is that of the answer, and "false_accept_rate" the smallest --reject that accepts it. With --reject
-    the answer may be "unknown", and "is_unknown" says so.
+    With --format json, one object per line, as soon as it is ready:
+    {"path": ..., "label": ..., "ranking": [[label, score], ...]}, best first. The score is the evidence summed over the
+    image's descriptors: higher is better, comparable within one image. After lnbnn calibrate, "probability" is that of
+    the answer, and "false_accept_rate" the smallest --reject that accepts it. With --reject the answer may be
+    "unknown", and "is_unknown" says so.
     """
     from lnbnn.data.folder import find_images
     from lnbnn.errors import ImageReadError
@@ -131,11 +131,11 @@ def evaluate(
     strict: Strict = False,
     trust_network: TrustNetwork = False,
 ) -> None:
-    """Classify labeled images and say how many answers are right.
+    """Classify labeled images and report the accuracy.
 
-    The figure is the mean of the per-class accuracies: every class counts the same. Images whose content is in the
-    model are named, and the figure is given without them too: a model knows its own images. With --format json, one
-    object with "mean_per_class_accuracy" (0 to 1), "per_class", "n_images", "seconds", "n_in_model", "in_model" and
+    The figure is the mean per-class accuracy: every class counts the same. Images that are in the model themselves are
+    listed, and the accuracy without them is reported too: a model knows its own images. With --format json, one object
+    with "mean_per_class_accuracy" (0 to 1), "per_class", "n_images", "seconds", "n_in_model", "in_model" and
     "mean_per_class_accuracy_without_them" (null if no image is new).
     """
     from lnbnn.classifiers import load
@@ -178,7 +178,7 @@ def evaluate(
 
 
 def _warn_of_known(result: Evaluation) -> None:
-    """Name the test images that the model holds, and say how much they hide."""
+    """List the test images that are in the model, and report the accuracy without them."""
     if not result.known:
         return
     shown = result.known[:MAX_LISTED]
@@ -199,7 +199,7 @@ def _warn_of_known(result: Evaluation) -> None:
 def _print_summary(result: Evaluation) -> None:
     mistakes = result.confusions(5)
     if mistakes:
-        say("most frequent mistakes: " + "; ".join(f"{a} taken for {b} ({n})" for a, b, n in mistakes))
+        say("most frequent mistakes: " + "; ".join(f"{a} answered as {b} ({n})" for a, b, n in mistakes))
     say(
         f"mean per-class accuracy {100 * result.mean_per_class_accuracy:.2f} %  "
         f"({result.n_images} images, {len(result.labels)} classes, {result.seconds:.1f} s)"
@@ -222,20 +222,20 @@ def explain(
         str | None, typer.Option(help="Show the evidence for this class; default: the answer.", show_default=False)
     ] = None,
     against: Annotated[
-        str | None, typer.Option(help="Show what speaks for the class against this one.", show_default=False)
+        str | None, typer.Option(help="Show the evidence for the class rather than this one.", show_default=False)
     ] = None,
     images: PhotoFolders = None,
     format: Annotated[Format, typer.Option(help="How to print it (csv: the labeled photos).")] = Format.table,
     trust_network: TrustNetwork = False,
 ) -> None:
-    """Draw where in an image the evidence for an answer lies, and which labeled photos it comes from.
+    """Draw where in an image the evidence for an answer is, and which labeled photos it comes from.
 
     lnbnn explain model photo.jpg -o why.png
 
     lnbnn explain model photo.jpg -o why.png --label cat --against dog
 
-    With --format json, one object with "label", "against", "ranking", "support", "photos" (all that spoke, with their
-    "share") and "pairs" (the patches that are drawn).
+    With --format json, one object with "label", "against", "ranking", "support", "photos" (all with evidence, with
+    their "share") and "pairs" (the patches drawn).
     """
     from lnbnn.classifiers import load
     from lnbnn.files.images import decode, read_bytes
@@ -267,11 +267,9 @@ def explain(
         note(f"the image is in the model itself (image {evidence.itself.id}, same content), and matches itself")
     missing = [found.photo.image.name for found in drawn if found.picture is None]
     for name in missing:
-        note(f"not found, or not what it was: {name}")
+        note(f"not found, or changed: {name}")
     if missing:
-        note(
-            f"{len(missing)} of {len(drawn)} labeled photos are not drawn; name the folder they are in: --images FOLDER"
-        )
+        note(f"{len(missing)} of {len(drawn)} labeled photos are not drawn; say where they are: --images FOLDER")
 
 
 def _print_evidence(evidence: Evidence, drawn: Sequence[PhotoMatches], output: Path, format: Format) -> None:
@@ -286,7 +284,8 @@ def _print_evidence(evidence: Evidence, drawn: Sequence[PhotoMatches], output: P
         return
     n_for = int((evidence.support > 0).sum())
     versus = "" if evidence.against is None else f" rather than {evidence.against}"
-    say(f"{output}: answer {answer}; {n_for:,} of {len(evidence.support):,} patches speak for {evidence.label}{versus}")
+    share_of = f"{n_for:,} of {len(evidence.support):,} patches"
+    say(f"{output}: answer {answer}; {share_of} are evidence for {evidence.label}{versus}")
     listed = [(i, label, f"{100 * share:.1f} %", n, name) for i, label, share, _, n, name in rows[:MAX_LISTED]]
     print_table(["id", "label", "share of the evidence", "patches", "labeled photo"], listed)
     if len(rows) > MAX_LISTED:
@@ -298,7 +297,7 @@ def info(
     format: Annotated[Format, typer.Option(help="How to print it.")] = Format.table,
     trust_network: TrustNetwork = False,
 ) -> None:
-    """Show what a model holds: classes, images, descriptors, settings, size on disk and in memory."""
+    """Show what is in a model: classes, images, descriptors, settings, size on disk and in memory."""
     from lnbnn.classifiers import load
 
     facts = load(model, trust_network=trust_network).fitted().facts()
@@ -326,14 +325,14 @@ def audit(
     model: ModelDir,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A page of pictures to write (.html), or .json.", show_default=False),
+        typer.Option("--output", "-o", help="The report to write: .html with pictures, or .json.", show_default=False),
     ] = None,
     images: Annotated[
         list[Path] | None,
-        typer.Option(help="A folder whose pictures may be on the page; several: repeated.", show_default=False),
+        typer.Option(help="A folder whose pictures may be shown in the report; may be repeated.", show_default=False),
     ] = None,
     min_probability: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="List labels that are at least this probably wrong.")
+        float, typer.Option(min=0.0, max=1.0, help="List labels that are wrong with at least this probability.")
     ] = 0.3,
     top: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 20,
     format: Annotated[Format, typer.Option(help="How to print it (csv: the labels that look wrong).")] = Format.table,
@@ -342,7 +341,8 @@ def audit(
 ) -> None:
     """Look for mistakes in a model's images: wrong labels, near-duplicates, strangers, confused classes.
 
-    Each image is looked up as if the model did not hold it. Nothing is changed; lnbnn relabel and lnbnn remove do that.
+    Each image is classified as if the model had never seen it. Nothing is changed; lnbnn relabel and lnbnn remove do
+    that.
 
         lnbnn audit model -o audit.html --images photos
     """
@@ -375,7 +375,7 @@ def audit(
     else:
         n_missing = write_audit_page(output, found, model=str(model), folders=images or [])
         if n_missing:
-            note(f"{n_missing} pictures are not on the page; name the folders they are in: --images FOLDER")
+            note(f"{n_missing} pictures are not in the report; say where they are: --images FOLDER")
     note(f"audit: {output}")
 
 
@@ -400,11 +400,11 @@ def _print_audit(found: Audit, top: int) -> None:
     for title, columns, rows in (
         ("labels that look wrong", ["id", "label", "looks like", "wrong with", "most like image", "image"], wrong),
         ("near-duplicates", ["id", "label", "id", "label", "alike", "images"], alike),
-        ("images that nothing resembles", ["id", "label", "rank of its label", "image"], strange),
-        ("classes that are confused", ["class", "taken for", "images", "share of the class"], confused),
+        ("images unlike any other", ["id", "label", "rank of its label", "image"], strange),
+        ("confused classes", ["class", "answered as", "images", "share of the class"], confused),
     ):
         more = f", the first {top}" if len(rows) > top else ""
         say(f"{title}: {len(rows)}{more}")
         if rows:
             print_table(columns, rows[:top])
-    say(f"{found.n_images} images of {found.n_classes} classes; {100 * found.accuracy:.1f} % got their label back")
+    say(f"{found.n_images} images of {found.n_classes} classes; {100 * found.accuracy:.1f} % get their own label")

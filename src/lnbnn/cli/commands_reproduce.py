@@ -18,31 +18,29 @@ def reproduce(
     dataset: Annotated[str, typer.Option(help="caltech101 or caltech256.")] = "caltech101",
     data: Annotated[
         Path | None,
-        typer.Option(help="Where the data set is; by default where `lnbnn data` looks.", show_default=False),
+        typer.Option(help="The folder of the data set; by default where `lnbnn data` puts it.", show_default=False),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for records and pictures.")] = Path("results"),
-    runs: Annotated[Path, typer.Option(help="Folder for features and finished parts; a run goes on from it.")] = Path(
-        "runs"
-    ),
-    splits: Annotated[
-        int | None, typer.Option(min=1, help="Use only the first N seeded splits of the plan.", show_default=False)
-    ] = None,
+    runs: Annotated[
+        Path, typer.Option(help="Folder for features and finished parts; an interrupted run resumes from it.")
+    ] = Path("runs"),
+    splits: Annotated[int | None, typer.Option(min=1, help="Use only the first N splits.", show_default=False)] = None,
     train: Annotated[
-        int | None, typer.Option(min=1, help="Of table2, only the column of this many images.", show_default=False)
+        int | None,
+        typer.Option(min=1, help="For table2: only the column of this many training images.", show_default=False),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A few classes and images: does it run?")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run on a few classes and images, as a test.")] = False,
     finished: Annotated[
         bool,
-        typer.Option("--finished", help="Do no work: record the parts that are done, of a run that still goes on."),
+        typer.Option("--finished", help="Compute nothing: record the parts that are finished so far."),
     ] = False,
     background: Annotated[
-        bool, typer.Option("--background", help="Start it, print where its log is, and return.")
+        bool, typer.Option("--background", help="Run in the background, and print where the log is.")
     ] = False,
 ) -> None:
-    """Make a table or figure of the paper from raw images, ours beside the paper's.
+    """Reproduce a table or figure of the paper from raw images, beside the paper's figures.
 
-    Each finished part is kept: a run that was stopped goes on where it was. Writes a record (JSON) and, for a figure,
-    a picture.
+    Finished parts are kept: an interrupted run resumes. Writes a record (JSON) and, for a figure, a picture.
     """
     from lnbnn.files.outputs import check_folder
     from lnbnn.lab import EXPERIMENTS, Lab, PartStatus, get_experiment
@@ -54,7 +52,7 @@ def reproduce(
         check_folder(folder)
     if background:
         process, log = start_in_background([word for word in sys.argv[1:] if word != "--background"], runs)
-        say(f"process {process.pid} works in the background; follow it with: tail -f {log}")
+        say(f"process {process.pid} runs in the background; follow it with: tail -f {log}")
         return
     images = find_images(dataset, data, runs, quick=quick, note=note)
     set_name = dataset + "-quick" * quick

@@ -16,20 +16,23 @@ __all__ = ["serve"]
 
 def serve(
     model: Annotated[
-        Path, typer.Argument(help="A model folder; one that is not there begins empty.", show_default=False)
+        Path, typer.Argument(help="A model folder; if there is none yet, the page starts empty.", show_default=False)
     ],
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port to listen on.", show_default="8000, or a free one")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen on; others than this machine's own need a password.")
+        str, typer.Option(help="The address to listen on; any but this computer's own needs a password.")
     ] = "127.0.0.1",
     password: Annotated[
         str | None,
-        typer.Option(envvar="LNBNN_PASSWORD", help="Ask for this; better given as LNBNN_PASSWORD.", show_default=False),
+        typer.Option(
+            envvar="LNBNN_PASSWORD", help="The password of the page; safer as LNBNN_PASSWORD.", show_default=False
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Another name this machine goes by, such as that of a proxy.", show_default=False)
+        str | None,
+        typer.Option(help="Another host name of this computer, such as that of a proxy.", show_default=False),
     ] = None,
     images: PhotoFolders = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
@@ -37,8 +40,8 @@ def serve(
 ) -> None:
     """Open a model in the browser: teach it, ask it, see why, correct it.
 
-    The page is on this machine alone, and its address holds a secret. Photos taught there are kept beside the model,
-    in MODEL.photos. Ctrl-C ends it.
+    Only this computer can reach the page, and its address contains a secret. Photos added there are stored beside the
+    model, in MODEL.photos. Ctrl-C stops it.
 
         lnbnn serve my-model
     """
@@ -54,7 +57,7 @@ def serve(
     def on_ready(address: str) -> None:
         say(address)
         sys.stdout.flush()
-        note("open this address in a browser; Ctrl-C ends the page")
+        note("open this address in a browser; Ctrl-C stops the page")
         if browser and sys.stdout.isatty() and (sys.platform != "linux" or _has_display()):
             import webbrowser
 

@@ -6,6 +6,7 @@ import csv
 import enum
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,9 +17,10 @@ import typer
 from lnbnn.descriptors import DESCRIPTORS
 from lnbnn.errors import InvalidInputError
 from lnbnn.escaping import cell_text, csv_cell, json_text, line_text, message_text
+from lnbnn.params import RenamedWarning
 
 if TYPE_CHECKING:
-    from lnbnn.data.folder import LabelledImages
+    from lnbnn.data.folder import LabeledImages
     from lnbnn.reading.store import FeatureStore
 
 __all__ = [
@@ -67,7 +69,7 @@ ModelDir = Annotated[Path, typer.Argument(help="A model folder made by **lnbnn f
 Images = Annotated[
     Path,
     typer.Argument(
-        help="A folder with one sub-folder of pictures per class, or a CSV list (path,label) from lnbnn split.",
+        help="A folder with one subfolder of pictures per class, or a CSV list (path,label) from lnbnn split.",
         show_default=False,
     ),
 ]
@@ -80,20 +82,20 @@ Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Threads; default: all cores.", show_default=False)
 ]
 Cache = Annotated[
-    Path | None, typer.Option("--cache", help="Feature cache folder, used and filled.", show_default=False)
+    Path | None, typer.Option("--cache", help="Feature cache folder, to read from and add to.", show_default=False)
 ]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace a model that is there already.")]
 PhotoFolders = Annotated[
     list[Path] | None,
     typer.Option(
-        help="A folder that the labeled photos are in now; several: repeated. Default: where they were.",
+        help="A folder with the labeled photos, if they have moved; may be repeated.",
         show_default=False,
     ),
 ]
 TrustNetwork = Annotated[
     bool,
     typer.Option(
-        "--trust-network", help="Run the network that the model names outside its folder, or download it; see docs."
+        "--trust-network", help="Allow a network that is not in the model's folder, or download it; see the docs."
     ),
 ]
 
@@ -106,8 +108,8 @@ class Format(enum.StrEnum):
     csv = "csv"
 
 
-def read_set(images: Path) -> LabelledImages:
-    """The labeled images of a folder or list; what was passed over is noted."""
+def read_set(images: Path) -> LabeledImages:
+    """The labeled images of a folder or list; skipped files are noted."""
     from lnbnn.data.folder import read_images
 
     data = read_images(images)
@@ -141,7 +143,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, sho
 
 
 def print_choice(choice: dict[str, Any]) -> None:
-    """What was tried on the labeled photos, what was taken, and what to expect."""
+    """What was tried on the labeled photos, what was chosen, and what accuracy to expect."""
     if choice["trials"]:
         rows = [
             (name, f"{100 * accuracy:.1f} %", f"{loss:.3f}", f"{weight:.2f}" if weight else "-")
@@ -151,13 +153,13 @@ def print_choice(choice: dict[str, Any]) -> None:
     if choice["accuracy"] is not None:
         low, high = choice["interval"]
         say(
-            f"accuracy to expect of new photos like these: {100 * choice['accuracy']:.1f} % "
+            f"expected accuracy on new photos like these: {100 * choice['accuracy']:.1f} % "
             f"(95 % interval {100 * low:.1f} to {100 * high:.1f}, mean over the classes)"
         )
 
 
 def note(text: str) -> None:
-    """One line on stderr; lost if nobody can read it any more."""
+    """One line on stderr; lost if stderr is closed."""
     with suppress(OSError):
         print(message_text(text), file=sys.stderr, flush=True)
 
@@ -184,7 +186,7 @@ def print_csv(rows: Iterable[Sequence[object]]) -> None:
 
 
 def report_skipped(skipped: Iterable[tuple[str, str]], total: int) -> None:
-    """Name the files that were left out, and count them."""
+    """List the skipped files, and count them."""
     skipped = list(skipped)
     for _, reason in skipped[:MAX_LISTED]:
         note(f"skipped: {reason}")
@@ -204,7 +206,7 @@ def human_bytes(n: float) -> str:
 
 
 def human_number(value: float) -> str:
-    """A score to read: 568575.0 -> '568,575', -0.03121 -> '-0.0312'."""
+    """A score for humans: 568575.0 -> '568,575', -0.03121 -> '-0.0312'."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
@@ -289,8 +291,13 @@ def _shortened(text: str) -> str:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Settings that make no sense are errors of the command line (exit code 2)."""
-    try:
-        yield
-    except InvalidInputError as error:
-        raise typer.BadParameter(str(error)) from error
+    """Invalid settings are usage errors (exit code 2); old names of settings are noted."""
+    with warnings.catch_warnings(record=True) as renamed:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", RenamedWarning)
+        try:
+            yield
+        except InvalidInputError as error:
+            raise typer.BadParameter(str(error)) from error
+    for warning in renamed:
+        note(str(warning.message))

@@ -1,4 +1,4 @@
-"""Files from the web: resumed where they were cut, checked against size and checksum before they get their name."""
+"""Downloads: resumed after an interruption, checked against size and checksum before they get their name."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _log = logging.getLogger(__name__)
 
 
 class _Cut(Exception):
-    """The connection ended before the file did."""
+    """The connection ended before the end of the file."""
 
 
 def download(url: str, archive: Archive, folder: Path, report: Progress) -> Path:
     """Fetch ``url`` to ``folder/<archive.name>``; what has come is kept in ``<name>.part`` until it is whole.
 
-    A part left by an earlier run is continued where the server can (HTTP ranges), and begun again where it cannot. A
-    cut connection is tried again; the tries start again whenever something came.
+    A part left by an earlier run is resumed if the server supports HTTP ranges, and downloaded again otherwise. A
+    broken connection is retried; the count of retries starts over whenever data arrived.
     """
     target = folder / archive.name
     part = folder / f"{archive.name}.part"

@@ -1,6 +1,6 @@
-"""A published set on this machine: there already, from an archive that lies there, or from its publisher.
+"""Make a published set available: from the folder, from an archive in it, or from its publisher.
 
-Archives are unpacked with suspicion: only what has the form of the set's pictures is ever written.
+Archives are not trusted: only files named like the set's pictures are written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from lnbnn.data.download import check_archive, download
-from lnbnn.data.folder import LabelledImages, write_list
+from lnbnn.data.folder import LabeledImages, write_list
 from lnbnn.data.published import PublishedSet, load_set
 from lnbnn.errors import DatasetError
 from lnbnn.reading.extraction import Progress
@@ -26,7 +26,7 @@ __all__ = ["fetch_set", "unpack"]
 _SPARE_BYTES = 50_000_000  # left free on the disk
 
 
-def fetch_set(kind: PublishedSet, folder: Path, report: Progress) -> LabelledImages:
+def fetch_set(kind: PublishedSet, folder: Path, report: Progress) -> LabeledImages:
     """Make ``folder/<kind.folder>`` whole, and ``folder/<kind.name>.csv``, the list of its images without background.
 
     A whole set is left as it is; one that is not whole is refused, never touched. One of the publisher's archives in
@@ -99,7 +99,7 @@ def unpack(path: Path, kind: PublishedSet, folder: Path, report: Progress) -> in
 
     ``path`` is a tar file, compressed or not, or a zip file that holds one. A member is written only if it is a plain
     file and its name is ``<kind.folder>/<class>/<image>`` in the set's own form, which no absolute path, no ``..`` and
-    no link has. Everything else is passed over. More than ``kind.unpacked_bytes`` in all is refused.
+    no link has. Everything else is skipped. More than ``kind.unpacked_bytes`` in all is refused.
     """
     fits = re.compile(kind.image_pattern).fullmatch
     n_images = n_bytes = 0

@@ -12,18 +12,21 @@ from lnbnn.errors import DatasetError
 from lnbnn.escaping import guard_formula, unguard_formula
 from lnbnn.files.atomic import atomic_path
 from lnbnn.files.images import IMAGE_SUFFIXES
+from lnbnn.params import old_names
 
-__all__ = ["ANY_NAME", "LabelledImages", "find_images", "read_images", "read_list", "scan_folder", "write_list"]
+__all__ = ["ANY_NAME", "LabeledImages", "find_images", "read_images", "read_list", "scan_folder", "write_list"]
 
 ANY_NAME = "surrogateescape"
-"""How file names that are not valid UTF-8 pass through text files unharmed."""
+"""The error handler that preserves file names that are not valid UTF-8 in text files."""
 
 _COLUMNS = ["path", "label"]
 
+__getattr__ = old_names(__name__, LabelledImages="LabeledImages")
+
 
 @dataclass(frozen=True)
-class LabelledImages:
-    """Paths and their labels, and what was passed over on the way to them (one line each)."""
+class LabeledImages:
+    """Paths and their labels, and notes on what was skipped (one line each)."""
 
     paths: tuple[str, ...]
     labels: tuple[str, ...]
@@ -32,20 +35,20 @@ class LabelledImages:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def take(self, places: Sequence[int], notes: tuple[str, ...] = ()) -> LabelledImages:
+    def take(self, places: Sequence[int], notes: tuple[str, ...] = ()) -> LabeledImages:
         """The images at these places, in their order."""
-        return LabelledImages(tuple(self.paths[n] for n in places), tuple(self.labels[n] for n in places), notes)
+        return LabeledImages(tuple(self.paths[n] for n in places), tuple(self.labels[n] for n in places), notes)
 
 
-def read_images(source: str | os.PathLike[str]) -> LabelledImages:
+def read_images(source: str | os.PathLike[str]) -> LabeledImages:
     """Labeled images from a folder of class folders, or from a CSV list."""
     return read_list(source) if Path(source).is_file() else scan_folder(source)
 
 
-def scan_folder(folder: str | os.PathLike[str]) -> LabelledImages:
-    """Every picture in ``folder/<class>/``, sub-folders included, in order of class and name.
+def scan_folder(folder: str | os.PathLike[str]) -> LabeledImages:
+    """Every picture in ``folder/<class>/``, subfolders included, in order of class and name.
 
-    Hidden files and folders, and files whose ending is no picture's, are passed over.
+    Hidden files and folders, and files without the extension of a picture, are skipped.
     """
     root = Path(folder)
     classes, notes = _class_folders(root)
@@ -61,16 +64,16 @@ def scan_folder(folder: str | os.PathLike[str]) -> LabelledImages:
         paths += found
         labels += [class_folder.name] * len(found)
     if n_other:
-        notes.append(f"{n_other} file{'s' if n_other > 1 else ''} with no picture's ending: left out")
+        notes.append(f"{n_other} file{'s' if n_other > 1 else ''} that are not pictures: left out")
     if not paths:
         raise DatasetError(
             f"{folder}: no images found; expected class folders with pictures, as {folder}/<class>/*.jpg"
         )
-    return LabelledImages(tuple(paths), tuple(labels), tuple(notes))
+    return LabeledImages(tuple(paths), tuple(labels), tuple(notes))
 
 
 def find_images(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[str], list[str]]:
-    """Files as they are, folders as the pictures in them at any depth, in order; and notes on what was passed over."""
+    """Files as given, folders as the pictures in them at any depth, in order; and notes on what was skipped."""
     result: list[str] = []
     notes: list[str] = []
     for path in paths:
@@ -85,10 +88,10 @@ def find_images(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[str], lis
     return result, notes
 
 
-def read_list(path: str | os.PathLike[str]) -> LabelledImages:
+def read_list(path: str | os.PathLike[str]) -> LabeledImages:
     """Labeled images from a CSV file with the columns ``path`` and ``label``; paths are relative to the file.
 
-    An apostrophe before what a spreadsheet would take for a formula (``'=cat``) is not part of the text.
+    An apostrophe in front of what would be a spreadsheet formula (``'=cat``) is not part of the text.
     """
     base = Path(path).parent
     try:
@@ -104,12 +107,12 @@ def read_list(path: str | os.PathLike[str]) -> LabelledImages:
         if "\0" in row[0] or "\0" in row[1]:
             raise DatasetError(f"{path}: line {number}: expected text without NUL characters; write the list again.")
     if not rows:
-        raise DatasetError(f"{path}: the list is empty; expected a path and a label a line.")
+        raise DatasetError(f"{path}: the list is empty; expected a path and a label per line.")
     names, labels = zip(*(map(unguard_formula, row) for row in rows), strict=True)
-    return LabelledImages(tuple(os.path.normpath(base / name) for name in names), labels)
+    return LabeledImages(tuple(os.path.normpath(base / name) for name in names), labels)
 
 
-def write_list(path: str | os.PathLike[str], images: LabelledImages) -> None:
+def write_list(path: str | os.PathLike[str], images: LabeledImages) -> None:
     """Write a CSV list that :func:`read_list` reads; paths become relative to the file."""
     base = os.path.abspath(Path(path).parent)
     with atomic_path(path) as partial, open(partial, "w", newline="", encoding="utf-8", errors=ANY_NAME) as file:
@@ -123,7 +126,7 @@ def write_list(path: str | os.PathLike[str], images: LabelledImages) -> None:
 
 
 def _class_folders(root: Path) -> tuple[list[Path], list[str]]:
-    """The folders that are classes, in order, and notes on links that cannot be: such as lead to what holds them."""
+    """The class folders, in order, and notes on links that cannot be used, such as those to a parent folder."""
     found: list[Path] = []
     notes: list[str] = []
     try:
@@ -133,11 +136,9 @@ def _class_folders(root: Path) -> tuple[list[Path], list[str]]:
                 continue
             target = os.path.realpath(path) if path.is_symlink() else None
             if target is not None and not path.exists():
-                notes.append(f"{path}: a link that leads nowhere, left out")
+                notes.append(f"{path}: a broken link, left out")
             elif target is not None and os.path.commonpath([target, real]) == target:
-                notes.append(
-                    f"{path}: a link to a folder that holds it, {target}: left out, or it would be a class of all"
-                )
+                notes.append(f"{path}: a link to a folder that contains it, {target}: left out")
             elif path.is_dir():
                 found.append(path)
         return found, notes
@@ -148,7 +149,7 @@ def _class_folders(root: Path) -> tuple[list[Path], list[str]]:
 
 
 def _walk(folder: Path) -> tuple[list[str], int, list[str]]:
-    """Picture files below a folder in order, the number of other files, and the folders that cannot be opened."""
+    """Picture files below a folder, in order; the number of other files; the folders that cannot be opened."""
     found: list[str] = []
     n_other = 0
     unreadable: list[str] = []

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lnbnn.data.folder import LabelledImages, scan_folder
+from lnbnn.data.folder import LabeledImages, scan_folder
 from lnbnn.errors import DatasetError
 
 __all__ = ["Archive", "PublishedSet", "find_set", "load_set"]
@@ -33,7 +33,7 @@ class PublishedSet:
     folder : str
         The publisher's name of the folder of class folders.
     image_pattern : str
-        The form of ``<class>/<image>``: whatever else lies about in the folder or its archive is passed over.
+        The form of ``<class>/<image>``: whatever else is in the folder or its archive is skipped.
     background : str
         The class of pictures of no class, which is left out.
     n_classes, n_images : int
@@ -81,8 +81,8 @@ def find_set(kind: PublishedSet, path: str | os.PathLike[str] | None = None) -> 
     )
 
 
-def load_set(kind: PublishedSet, path: str | os.PathLike[str] | None = None) -> LabelledImages:
-    """All images of a set's classes; the background, and files that are none of the set's, are left out."""
+def load_set(kind: PublishedSet, path: str | os.PathLike[str] | None = None) -> LabeledImages:
+    """All images of a set's classes; the background, and files that do not belong to the set, are left out."""
     folder = find_set(kind, path)
     images = scan_folder(folder)
     fits = re.compile(kind.image_pattern).fullmatch

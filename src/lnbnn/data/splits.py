@@ -7,15 +7,15 @@ import os
 
 import numpy as np
 
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.errors import InvalidInputError
 
 __all__ = ["split_images"]
 
 
 def split_images(
-    images: LabelledImages, *, n_train: int | float, n_test: int | None = None, seed: int = 0
-) -> tuple[LabelledImages, LabelledImages]:
+    images: LabeledImages, *, n_train: int | float, n_test: int | None = None, seed: int = 0
+) -> tuple[LabeledImages, LabeledImages]:
     """``n_train`` images of each class to train on, ``n_test`` others (None: all others) to test on.
 
     The choice in a class depends on the seed, the class's name and its images alone, not on the other classes. A class

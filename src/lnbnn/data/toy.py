@@ -1,7 +1,7 @@
-"""A small set that needs no download: photographs from scikit-image's wheel, each a class, in changed views.
+"""A small data set that needs no download: views of photographs from scikit-image's wheel, one class per photograph.
 
-Every view is a tilted crop under other light; query views also have noise and clutter: something in front covers a
-part of them. One seed gives one set, to the last pixel.
+Every view is a rotated crop with other lighting; query views also have noise and clutter that covers part of them. A
+seed determines every pixel.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def _view(photo: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint
     height, width = photo.shape
     share = rng.uniform(0.55, 0.85)
     out_width, out_height = max(32, int(share * width)), max(32, int(share * height))
-    centre = (rng.uniform(0.42, 0.58) * width, rng.uniform(0.42, 0.58) * height)
-    turn = cv2.getRotationMatrix2D(centre, rng.uniform(-15, 15), rng.uniform(0.9, 1.15))
-    turn[:, 2] += np.array([out_width / 2, out_height / 2]) - centre
+    center = (rng.uniform(0.42, 0.58) * width, rng.uniform(0.42, 0.58) * height)
+    turn = cv2.getRotationMatrix2D(center, rng.uniform(-15, 15), rng.uniform(0.9, 1.15))
+    turn[:, 2] += np.array([out_width / 2, out_height / 2]) - center
     crop = cv2.warpAffine(
         photo, turn, (out_width, out_height), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101
     )

@@ -58,7 +58,7 @@ def write_network(descriptor: Descriptor, folder: Path) -> None:
 def open_descriptor(manifest: dict[str, Any], data: Path, *, trust_network: bool) -> Descriptor:
     """The descriptor of a model, whose network is the file in the model's own folder.
 
-    A network that lies elsewhere is a program, or a place to download from, of the manifest's choice: it is used only
+    A network elsewhere is a program, or a download, that the manifest chooses: it is used only
     if the user says so (``trust_network``).
     """
     name, params = manifest["params"]["descriptor"], manifest["params"].get("descriptor_params")
@@ -82,7 +82,7 @@ def distinct(descriptors: Sequence[Descriptor]) -> tuple[list[Descriptor], list[
     """The descriptors that give different features, and which of them each one is like."""
     keys = []
     for descriptor in descriptors:
-        settings = {k: v for k, v in descriptor.settings().items() if k not in descriptor.learnt_settings}
+        settings = {k: v for k, v in descriptor.settings().items() if k not in descriptor.learned_settings}
         keys.append(repr((descriptor.name, settings)))
     first = dict(zip(reversed(keys), reversed(descriptors), strict=True))
     order = list(dict.fromkeys(keys))

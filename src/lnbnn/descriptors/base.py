@@ -1,4 +1,4 @@
-"""What a descriptor extractor promises."""
+"""The interface of descriptors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
-from lnbnn.params import Configurable
+from lnbnn.params import Configurable, OldName, warn_renamed
 
 if TYPE_CHECKING:
     from lnbnn.descriptors.normalization import Normalization
@@ -33,8 +33,8 @@ class StoredNetwork:
 class Descriptor(Configurable, ABC):
     """Turns one image into local descriptors.
 
-    A subclass stores its settings under the names of its constructor's keywords and declares what stands below. Raise
-    ``version`` whenever the same settings would give other numbers: cached features of the old version are then
+    A subclass stores its settings under the names of its constructor's keywords and declares the attributes below.
+    Raise ``version`` whenever the same settings would give other numbers: cached features of the old version are then
     no longer used.
     """
 
@@ -42,16 +42,23 @@ class Descriptor(Configurable, ABC):
     is_color: ClassVar[bool] = False
     """Whether it looks at RGB rather than gray pictures."""
     location_weight: ClassVar[float] = 1.6
-    """The weight of a patch's place that suits its distances, where the user gives none."""
+    """The default location weight, which suits its distances."""
     scale_weight: ClassVar[float] = 0.0
-    """The weight of an octave of a patch's size, likewise."""
-    learnt_settings: ClassVar[frozenset[str]] = frozenset()
-    """Settings that take part after extraction only, in :attr:`normalization`: no part of a cache's key."""
+    """The default weight of an octave of a patch's size."""
+    learned_settings: ClassVar[frozenset[str]] = frozenset()
+    """Settings that are used after extraction only, in :attr:`normalization`: not part of a cache key."""
+    learnt_settings = OldName("learned_settings")
 
     n_dims: int
     """Length of one descriptor."""
     longest_side: int | None
     """Longest side, in pixels, of the image the descriptors are taken from."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "learnt_settings" in vars(cls):
+            warn_renamed(f"{cls.__name__}.learnt_settings", "learned_settings")
+            cls.learned_settings = vars(cls)["learnt_settings"]
 
     @classmethod
     def from_name(cls, name: str, params: dict[str, Any]) -> Self:
@@ -60,7 +67,7 @@ class Descriptor(Configurable, ABC):
 
     @property
     def normalization(self) -> Normalization | None:
-        """What a model learns about these descriptors from its labeled images; None for those used as they are."""
+        """What a model learns about these descriptors from its labeled images; None for those used unchanged."""
         return None
 
     def warm_up(self) -> None:

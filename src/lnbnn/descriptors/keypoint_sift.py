@@ -22,7 +22,7 @@ _PATCH_OF_KEYPOINT = 6.0  # 4 bins of 3 sigma each; OpenCV's keypoint size is 2 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KeypointSIFT(Descriptor):
-    """SIFT descriptors at the keypoints of an image, upright to each keypoint's own direction.
+    """SIFT descriptors at the keypoints of an image, rotated to each keypoint's direction.
 
     For individuals and instances: the same animal, coin or building seen again. For kinds of things dense descriptors
     do better, because smooth regions have no keypoints.
@@ -30,7 +30,7 @@ class KeypointSIFT(Descriptor):
     Parameters
     ----------
     max_keypoints : int, default=2000
-        The strongest so many are kept.
+        How many keypoints are kept, the strongest first.
     min_contrast : float, default=0.03
         A keypoint whose contrast is lower is discarded.
     longest_side : int, default=600

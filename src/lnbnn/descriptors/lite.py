@@ -79,7 +79,7 @@ class EfficientNetLite(NetworkDescriptor):
         The registry name: one of :data:`NETWORKS` for its last feature map, or ``NAME@LAYER`` with one of
         :data:`LAYERS`.
     longest_side, mean, std, n_components, whitening, sha256
-        As of :class:`~lnbnn.descriptors.network.NetworkDescriptor`.
+        As in :class:`~lnbnn.descriptors.network.NetworkDescriptor`.
 
     References
     ----------
@@ -153,7 +153,7 @@ def _weights(family: str) -> dict[str, NDArray[np.generic]]:
 
 
 class _Builder:
-    """Nodes and constants of the graph, one call a layer; a call returns the name of what it computes."""
+    """Nodes and constants of the graph, one call per layer; a call returns the name of what it computes."""
 
     def __init__(self, weights: dict[str, NDArray[np.generic]]) -> None:
         self._weights = weights

@@ -82,7 +82,7 @@ class NetworkDescriptor(Descriptor):
     version = 1
     is_color = True
     location_weight = 1.4
-    learnt_settings: ClassVar[frozenset[str]] = frozenset({"n_components", "whitening"})
+    learned_settings: ClassVar[frozenset[str]] = frozenset({"n_components", "whitening"})
 
     source: str
     stored: StoredNetwork | None = None
@@ -99,7 +99,7 @@ class NetworkDescriptor(Descriptor):
 
     @classmethod
     def param_names(cls) -> list[str]:
-        """Names of the settings; ``source`` and ``stored`` are none."""
+        """Names of the settings, without ``source`` and ``stored``."""
         return super().param_names()[2:]
 
     @classmethod
@@ -188,7 +188,7 @@ class NetworkDescriptor(Descriptor):
         return int(side)
 
     def used_color(self, setting: str) -> NDArray[np.float32]:
-        """``mean`` or ``std``, one number a color: the user's, else the network's."""
+        """``mean`` or ``std``, one number per color: the user's, else the network's."""
         given = getattr(self, setting)
         value = getattr(self._network(), setting) if given is None else given
         if value is None:

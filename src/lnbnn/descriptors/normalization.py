@@ -1,4 +1,4 @@
-"""What a model learns about float descriptors from its labeled images: their centre and their main directions."""
+"""What a model learns about float descriptors from its labeled images: their center and their principal components."""
 
 from __future__ import annotations
 

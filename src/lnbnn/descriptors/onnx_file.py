@@ -70,7 +70,7 @@ def open_network(data: bytes, output: str | None, *, name: str, sha256: str | No
         fed = np.ascontiguousarray(planes.transpose(0, 2, 3, 1)) if channels_last else planes
         try:
             return session.run(names, {input_name: fed})
-        except Exception as error:  # ONNX Runtime raises types of its own, one a cause
+        except Exception as error:  # ONNX Runtime raises types of its own, one per cause
             width, height = planes.shape[3], planes.shape[2]
             raise InvalidInputError(
                 f"{name}: the network failed on a picture of {width} x {height} pixels ({first_line(error)})."
@@ -229,5 +229,5 @@ def _session(data: bytes, name: str) -> onnxruntime.InferenceSession:
     options.log_severity_level = 4  # what goes wrong is raised
     try:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime raises types of its own, one a cause
+    except Exception as error:  # ONNX Runtime raises types of its own, one per cause
         raise InvalidInputError(f"{name}: ONNX Runtime cannot run it ({first_line(error)}).") from error

@@ -24,7 +24,7 @@ class OnnxNetwork(NetworkDescriptor):
         ``PATH`` or ``PATH@OUTPUT``: an output of the network, or any value inside it. By default the last output that
         is a feature map or a row of patch tokens.
     stored, longest_side, mean, std, n_components, whitening, sha256
-        As of :class:`~lnbnn.descriptors.network.NetworkDescriptor`. A file made by ``lnbnn export-onnx`` carries the
+        As in :class:`~lnbnn.descriptors.network.NetworkDescriptor`. A file made by ``lnbnn export-onnx`` carries the
         size, mean and std; for others give them.
 
     Notes

@@ -46,7 +46,7 @@ class TimmNetwork(NetworkDescriptor):
         A file with the weights (.safetensors, or .pth read with ``weights_only``); by default timm downloads those of
         its model.
     longest_side, mean, std, n_components, whitening, sha256
-        As of :class:`~lnbnn.descriptors.network.NetworkDescriptor`; what is not given is the model's own data
+        As in :class:`~lnbnn.descriptors.network.NetworkDescriptor`; what is not given is the model's own data
         configuration.
 
     Notes
@@ -137,7 +137,7 @@ def _load(source: str, weights: str | None) -> tuple[Network, torch.nn.Module]:
         with torch.inference_mode():
             found = module(torch.zeros(1, 3, height, width))
     except (AttributeError, NotImplementedError, IndexError, AssertionError, RuntimeError, ValueError) as error:
-        raise InvalidInputError(f"timm:{source}: no feature map to be had from it ({first_line(error)}).") from error
+        raise InvalidInputError(f"timm:{source}: it has no usable feature map ({first_line(error)}).") from error
     if found.ndim != 4 or found.shape[2] * found.shape[3] < 2:
         raise InvalidInputError(
             f"timm:{source}: expected a feature map (1, d, rows, columns); got {tuple(found.shape)}."
@@ -170,8 +170,8 @@ def _create(name: str, weights: str | None) -> torch.nn.Module:
             model = timm.create_model(name, **options)
     except Exception as error:  # no network, no such weights, a hub that is down: each has types of its own
         raise InvalidInputError(
-            f"timm:{name}: its weights cannot be had ({first_line(error)}); download them once with a connection, or "
-            "give the file: -D weights=FILE."
+            f"timm:{name}: its weights cannot be loaded ({first_line(error)}); download them once with a connection, "
+            "or give the file: -D weights=FILE."
         ) from error
     if weights is not None:
         _take_weights(model, name, Path(weights))

@@ -1,1 +1,1 @@
-"""Files on disk: whole or not at all, regular ones only, plain arrays, locks."""
+"""Files on disk: atomic writes, regular files only, plain arrays, locks."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writes: a file appears complete or not at all."""
 
 from __future__ import annotations
 

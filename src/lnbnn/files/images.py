@@ -47,10 +47,10 @@ IMAGE_FORMATS = {
     "DIB": (".dib",),
     "TGA": (".tga",),  # last: it has no signature
 }
-"""Formats that are read, by Pillow's names, each with its file name endings. No other decoder ever sees a file."""
+"""Supported formats, by Pillow's names, each with its file extensions. No other decoder ever sees a file."""
 
 IMAGE_SUFFIXES = frozenset(suffix for suffixes in IMAGE_FORMATS.values() for suffix in suffixes)
-"""File name endings taken for pictures when a folder is listed (lower case)."""
+"""File extensions of pictures when a folder is listed (lower case)."""
 
 _MAX_FILE_BYTES = 512 << 20
 
@@ -76,7 +76,7 @@ def read_bytes(path: str | PathLike[str]) -> bytes:
         raise
     except OSError as error:
         raise ImageReadError(f"{path}: cannot be read ({error.strerror or error}); check its permissions.") from error
-    except ValueError as error:  # a NUL, or letters that no file name can have
+    except ValueError as error:  # a NUL, or characters that no file name can have
         raise ImageReadError(f"{path}: no file can have this name ({error}).") from error
     if not data:
         raise ImageReadError(f"{path}: the file is empty (0 bytes); copy it again or leave it out.")
@@ -95,7 +95,7 @@ def open_bytes(path: str | PathLike[str]) -> Iterator[bytes]:
 
 
 def read_gray(path: str | PathLike[str], longest_side: int | None = None) -> NDArray[np.uint8]:
-    """Read a picture file as a gray image, upright, with its longest side resized if asked for."""
+    """Read a picture file as a gray image, upright, with its longest side resized if given."""
     with open_bytes(path) as data:
         gray = decode(data, longest_side, name=str(path))
     return gray if longest_side is None else resize(gray, longest_side)
@@ -104,8 +104,8 @@ def read_gray(path: str | PathLike[str], longest_side: int | None = None) -> NDA
 def decode(data: bytes, at_least: int | None = None, *, color: bool = False, name: str = "image") -> NDArray[np.uint8]:
     """Decode the bytes of a picture file.
 
-    EXIF orientation is applied; transparent pixels are laid on white; 16-bit values are scaled to 8 bits, as
-    :func:`white_level` says; of an animation the first frame is taken. All threads together take at most 704 MiB: a
+    EXIF orientation is applied; transparent pixels become white; 16-bit values are scaled to 8 bits, as
+    :func:`white_level` says; of an animation the first frame is used. All threads together take at most 704 MiB: a
     picture waits for its share.
 
     Parameters
@@ -138,7 +138,7 @@ def decode(data: bytes, at_least: int | None = None, *, color: bool = False, nam
         limit = MAX_PIXELS // 1_000_000
         raise ImageReadError(f"{name}: more than {limit} million pixels; shrink the picture first.") from None
     except MemoryError:
-        what = "too large for the memory at hand"
+        what = "too large for the available memory"
         if n_bytes > budget.n_bytes:
             what = f"decoding takes {n_bytes >> 20} MiB, more than the limit of {budget.n_bytes >> 20} MiB"
         raise ImageReadError(f"{name}: {what}; shrink the picture first.") from None
@@ -216,7 +216,7 @@ def _blocks(width: int, height: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _pixels_of(picture: Image.Image, color: bool, span: _Span = None) -> NDArray[np.uint8]:
-    """Gray or RGB values; transparent pixels are laid on white."""
+    """Gray or RGB values; transparent pixels become white."""
     if picture.mode in ("I", "F") or picture.mode.startswith(
         "I;16"
     ):  # more than 8 bits per pixel, which is always gray
@@ -259,8 +259,8 @@ def white_level(largest: int) -> int:
     """The 16-bit value that becomes white, given the largest in the picture.
 
     Cameras and microscopes put 10, 12 or 14 bits into 16: taken for 16, such a picture is nearly black. So white is the
-    largest number of 8, 10, 12, 14 or 16 bits, whichever holds the largest value first. A picture of true 16 bits
-    stays as it is unless it is darker than a quarter of white throughout; then it is brightened, by 4, 16, 64 or 256.
+    largest number of 8, 10, 12, 14 or 16 bits, whichever holds the largest value first. A picture of true 16 bits stays
+    the same unless all of it is darker than a quarter of white; then it is brightened, by 4, 16, 64 or 256.
 
     Examples
     --------
@@ -276,7 +276,7 @@ _SWAPPED = {"16B": "16L", "16L": "16B", "16N": "16B" if sys.byteorder == "little
 def _low_bytes_of(picture: ImageFile.ImageFile) -> list[Any]:
     """How to decode the low bytes of a color picture of 16 bits, not yet loaded; empty for all others.
 
-    Of such a picture Pillow gives the high bytes. Told that the bytes stand in the other order, it gives the low ones.
+    Of such a picture Pillow gives the high bytes. With the byte order swapped, it gives the low ones.
     """
     tiles: list[Any] = []
     for tile in picture.tile:
@@ -345,7 +345,7 @@ def to_pixels(image: NDArray[np.generic], *, color: bool = False) -> NDArray[np.
 
 
 def resize(image: NDArray[np.uint8], size: int | tuple[int, int]) -> NDArray[np.uint8]:
-    """Resize to (width, height) pixels, or to a longest side, keeping the aspect ratio (at least 1 px a side).
+    """Resize to (width, height) pixels, or to a longest side, keeping the aspect ratio (at least 1 px per side).
 
     Averages when the picture shrinks, interpolates when it grows.
     """

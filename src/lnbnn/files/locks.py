@@ -1,4 +1,4 @@
-"""Locks between processes that die with the process that holds them."""
+"""Locks between processes; a lock is released when its process ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Lock:
 
 
 def read_lock(folder: Path) -> Lock:
-    """Hold a folder: who wants to remove it sees that someone reads it."""
+    """Mark a folder as being read, so that it is not removed."""
     lock = Lock()
     lock.handle = os.open(folder, _FOLDER)
     if fcntl is not None:
@@ -59,9 +59,9 @@ def read_lock(folder: Path) -> Lock:
 
 
 def write_lock(path: Path) -> Lock:
-    """The right to change a folder, of one process at a time; another that asks gets an error at once.
+    """An exclusive lock to change a folder; a second process gets an error at once.
 
-    The file stays; the lock on it goes with the process, however that ends.
+    The file stays; the lock is released when the process ends, however it ends.
     """
     if fcntl is None:
         raise LnbnnError(f"{path.parent}: models can be changed only on systems with flock (Linux, macOS).")

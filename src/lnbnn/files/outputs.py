@@ -1,4 +1,4 @@
-"""Places to write to, tried before a long job begins rather than after it."""
+"""Output paths, checked before a long job rather than after it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["check_file", "check_folder"]
 
 
 def check_folder(path: str | os.PathLike[str], *, shown: str | os.PathLike[str] | None = None) -> None:
-    """Raise unless files can be written into a folder, which need not be there yet; leaves nothing behind.
+    """Raise unless files can be written into a folder, which need not exist yet; leaves nothing behind.
 
-    What is missing of the path is made for a moment inside a hidden folder beside it. ``shown`` is what a message calls
-    the place.
+    The missing part of the path is created for a moment inside a hidden folder beside it. ``shown`` is the name of the
+    folder in messages.
     """
     there, missing = Path(os.path.abspath(path)), []
     while not os.path.lexists(there) and there != there.parent:
@@ -25,7 +25,7 @@ def check_folder(path: str | os.PathLike[str], *, shown: str | os.PathLike[str] 
         there = there.parent
     try:
         if not there.is_dir():
-            what = "a link that leads nowhere" if there.is_symlink() and not there.exists() else "not a folder"
+            what = "a broken link" if there.is_symlink() and not there.exists() else "not a folder"
             raise NotADirectoryError(errno.ENOTDIR, f"{there} is {what}")
         with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=there) as probe:
             os.makedirs(Path(probe, *reversed(missing)), exist_ok=True)

@@ -47,7 +47,8 @@ except (AttributeError, OSError, TypeError):
 
 @dataclass
 class ByteBudget:
-    """An amount of memory that the threads of a process share: who needs more than is left waits, first come first.
+    """An amount of memory that the threads of a process share: a thread that needs more than is left waits, first come,
+    first served.
 
     Parameters
     ----------

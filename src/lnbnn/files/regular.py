@@ -1,4 +1,4 @@
-"""Read files that others made: regular ones only, so that no link misleads, no pipe hangs and no device goes on."""
+"""Read files from others: regular ones only, no links, pipes or devices."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def is_regular(path: str | os.PathLike[str]) -> bool:
 def not_regular(folder: str | os.PathLike[str]) -> Path | None:
     """The first entry below a folder that is neither a regular file nor a folder; None if there is none.
 
-    What disappears meanwhile is passed over.
+    What disappears in the meantime is skipped.
     """
     waiting = [os.fspath(folder)]
     while waiting:

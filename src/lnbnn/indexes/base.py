@@ -58,7 +58,7 @@ class Index(Configurable, ABC):
         ids = np.asarray(ids, dtype=np.int64)
         if vectors.ndim != 2 or ids.shape != (len(vectors),) or vectors.dtype not in (np.uint8, np.float32):
             raise InvalidInputError(
-                "vectors must be uint8 or float32 of shape (n, d) with one id a row; "
+                "vectors must be uint8 or float32 of shape (n, d) with one id per row; "
                 f"got {vectors.dtype} {vectors.shape} and ids {ids.shape}."
             )
         if len(ids) and ids.min() < 0:

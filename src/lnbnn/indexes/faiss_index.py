@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from lnbnn.errors import InvalidInputError
 from lnbnn.indexes.base import Index
 from lnbnn.indexes.faiss_kmeans import check_memory, grow_tree, one_thread
-from lnbnn.indexes.faiss_lists import DIMS_A_CODE, are_mapped, empty_copy, load_lists, make_lists, own_lists, save_lists
+from lnbnn.indexes.faiss_lists import (
+    DIMS_PER_CODE,
+    are_mapped,
+    empty_copy,
+    load_lists,
+    make_lists,
+    own_lists,
+    save_lists,
+)
 from lnbnn.indexes.selection import rerank
 from lnbnn.params import check_whole
 
@@ -22,10 +30,10 @@ __all__ = ["FaissIndex", "default_n_lists"]
 _FORMS = ("auto", "flat", "ivf-8bit", "ivf-4bit")
 _FLAT_UP_TO = 20_000
 _MIN_FOR_CODES = 16  # fewer vectors cannot train 4-bit codes
-_ROWS_A_BLOCK = 1 << 16  # as FAISS takes them itself
+_ROWS_PER_BLOCK = 1 << 16  # as FAISS takes them itself
 _N_PROBES = 8
-_TRAIN_ROWS_A_LIST = 100
-_ROWS_A_LIST = 2048
+_TRAIN_ROWS_PER_LIST = 100
+_ROWS_PER_LIST = 2048
 _BRANCHES_TO_SEARCH = 4
 _TRAIN_ROWS_FOR_CODES = 100_000
 _MIN_CANDIDATES = 16
@@ -106,9 +114,11 @@ class FaissIndex(Index):
     def _train(self, n_rows: int) -> faiss.IndexIVF:
         table = self._table
         n_lists = min(self.n_lists or default_n_lists(n_rows), n_rows)
-        n_sampled = min(n_rows, max(_TRAIN_ROWS_A_LIST * n_lists, _TRAIN_ROWS_FOR_CODES))
-        in_lists = self._width // (2 * DIMS_A_CODE) if self._form == "ivf-4bit" else table.n_dims * table.dtype.itemsize
-        at_once = 3 * n_sampled + 2 * min(n_rows, _ROWS_A_BLOCK)
+        n_sampled = min(n_rows, max(_TRAIN_ROWS_PER_LIST * n_lists, _TRAIN_ROWS_FOR_CODES))
+        in_lists = (
+            self._width // (2 * DIMS_PER_CODE) if self._form == "ivf-4bit" else table.n_dims * table.dtype.itemsize
+        )
+        at_once = 3 * n_sampled + 2 * min(n_rows, _ROWS_PER_BLOCK)
         check_memory("building the index", at_once * self._width * 4 + (in_lists + 8) * n_rows)
         picked = np.sort(np.random.default_rng(self.seed).choice(n_rows, n_sampled, replace=False))
         sample = self._widen(table.take(picked))
@@ -128,8 +138,8 @@ class FaissIndex(Index):
             self._set_selector()
 
     def _add_rows(self, target: faiss.Index, start: int) -> None:
-        for block in range(start, self._table.n_rows, _ROWS_A_BLOCK):
-            part = self._widen(self._table.block(block, block + _ROWS_A_BLOCK))
+        for block in range(start, self._table.n_rows, _ROWS_PER_BLOCK):
+            part = self._widen(self._table.block(block, block + _ROWS_PER_BLOCK))
             if self._form == "flat":
                 target.add(part)
             else:
@@ -138,7 +148,7 @@ class FaissIndex(Index):
                 self._progress(block + len(part), self._table.n_rows)
 
     def _remove_rows(self, rows: NDArray[np.int64]) -> None:
-        """Inverted lists keep removed rows, which a search passes over, until they are a quarter of all.
+        """Inverted lists keep removed rows, which a search skips, until they are a quarter of all.
 
         FAISS can take rows out of 4-bit lists itself, but loses rows that are added afterwards.
         """
@@ -225,10 +235,10 @@ class FaissIndex(Index):
         if self._form == "flat":
             return "flat: every query compared with every vector"
         n_lists = self._structure.nlist
-        lists = f"{n_lists} lists, {min(self.n_probes or _N_PROBES, n_lists)} visited a query"
+        lists = f"{n_lists} lists, {min(self.n_probes or _N_PROBES, n_lists)} visited per query"
         if self._form == "ivf-8bit":
             return f"ivf-8bit: {lists}, distances at full precision"
-        return f"ivf-4bit: {lists}, 4-bit codes, the best {self.rerank_factor} a neighbor compared at full precision"
+        return f"ivf-4bit: {lists}, 4-bit codes, the best {self.rerank_factor} per neighbor compared at full precision"
 
     def _structure_nbytes(self) -> int:
         n_rows = int(self._structure.ntotal) + (0 if self._tail is None else int(self._tail.ntotal))
@@ -259,4 +269,4 @@ class FaissIndex(Index):
 
 def default_n_lists(n_rows: int) -> int:
     """The power of two nearest to one list for 2,048 rows, or to 0.7 times the square root of the rows if more."""
-    return 1 << max(0, round(math.log2(max(n_rows / _ROWS_A_LIST, 0.7 * math.sqrt(n_rows)))))
+    return 1 << max(0, round(math.log2(max(n_rows / _ROWS_PER_LIST, 0.7 * math.sqrt(n_rows)))))

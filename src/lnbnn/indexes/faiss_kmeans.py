@@ -26,7 +26,7 @@ __all__ = [
 
 # Measured: what the threads of FAISS reserve, though they use little of it.
 _ADDRESS_BYTES = 128 << 20
-_ADDRESS_BYTES_A_THREAD = 192 << 20
+_ADDRESS_BYTES_PER_THREAD = 192 << 20
 
 # Branches of a tree looked into for each vector that is added: as good as 4 for the neighbors found later, and the
 # larger part of the time that building takes.
@@ -40,7 +40,7 @@ def kmeans_centers(
     n_iterations: int,
     seed: int,
     whole_numbers: bool = False,
-    max_vectors_a_center: int = 256,
+    max_vectors_per_center: int = 256,
 ) -> NDArray[np.float32]:
     """Centers that lower the sum of squared distances from each vector to its nearest center (Lloyd's algorithm).
 
@@ -57,7 +57,7 @@ def kmeans_centers(
         Round the centers to whole numbers after each round. With vectors of whole numbers up to 255 all distances are
         then exact, and the centers are the same for any number of threads, so that all cores are used. Otherwise one
         thread does the work, for the same reason.
-    max_vectors_a_center : int, default=256
+    max_vectors_per_center : int, default=256
         With more vectors than this times ``n_centers``, a random choice of so many is used.
 
     Returns
@@ -78,7 +78,7 @@ def kmeans_centers(
         seed=seed,
         int_centroids=whole_numbers,
         min_points_per_centroid=1,
-        max_points_per_centroid=max_vectors_a_center,
+        max_points_per_centroid=max_vectors_per_center,
     )
     with nullcontext() if whole_numbers else one_thread():
         kmeans.train(np.ascontiguousarray(vectors, np.float32))
@@ -107,7 +107,7 @@ def nearest_centers(
 
 def check_memory(what: str, n_bytes: int) -> None:
     """Raise :class:`~lnbnn.errors.LnbnnError` unless there is memory to train on so many bytes, copies included."""
-    reserved = _ADDRESS_BYTES + faiss.omp_get_max_threads() * _ADDRESS_BYTES_A_THREAD
+    reserved = _ADDRESS_BYTES + faiss.omp_get_max_threads() * _ADDRESS_BYTES_PER_THREAD
     check_free(what, n_bytes, n_bytes + reserved)
 
 

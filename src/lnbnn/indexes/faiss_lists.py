@@ -1,11 +1,11 @@
 """Inverted lists as plain array files: FAISS scans them where they are mapped, and never parses a file of ours.
 
     branches.npy  branch_sizes.npy  centers.npy     the tree of the lists' centers
-    codebook.npy                                    (codes, 16, dimensions a code) float32, of 4-bit lists only
+    codebook.npy                                    (codes, 16, dimensions per code) float32, of 4-bit lists only
     list_sizes.npy                                  how many vectors each list holds
     lists.npy                                       list after list: its codes, then its row numbers (int64)
 
-4-bit codes stand in FAISS's blocks of 32 vectors, so that a list's codes and row numbers are filled up to 32.
+4-bit codes are in FAISS's blocks of 32 vectors, so a list's codes and row numbers are padded to a multiple of 32.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from lnbnn.errors import ModelFormatError
 from lnbnn.files.arrays import load_array, save_array, save_stacked
 from lnbnn.indexes.faiss_kmeans import CenterTree, tree_quantizer
 
-__all__ = ["DIMS_A_CODE", "are_mapped", "empty_copy", "load_lists", "make_lists", "own_lists", "save_lists"]
+__all__ = ["DIMS_PER_CODE", "are_mapped", "empty_copy", "load_lists", "make_lists", "own_lists", "save_lists"]
 
-DIMS_A_CODE = 4
+DIMS_PER_CODE = 4
 """Dimensions behind each 4-bit code."""
 
 _BLOCK = 32  # vectors in a block of 4-bit codes
@@ -35,7 +35,7 @@ def make_lists(form: str, tree: CenterTree, dtype: np.dtype) -> faiss.IndexIVF:
     n_lists, width = tree.centers.shape
     structure: faiss.IndexIVF
     if form == "ivf-4bit":
-        structure = faiss.IndexIVFPQFastScan(centers, width, n_lists, width // DIMS_A_CODE, 4)
+        structure = faiss.IndexIVFPQFastScan(centers, width, n_lists, width // DIMS_PER_CODE, 4)
     elif dtype == np.uint8:
         code = faiss.ScalarQuantizer.QT_8bit_direct
         structure = faiss.IndexIVFScalarQuantizer(centers, width, n_lists, code, faiss.METRIC_L2, False)
@@ -73,11 +73,11 @@ def load_lists(folder: Path, n_rows: int, width: int, dtype: np.dtype) -> tuple[
     if len(sizes) != len(tree.centers) or sizes.min() < 0 or sizes.max() > n_rows or sizes.sum() != n_rows:
         raise ModelFormatError(f"{folder / 'list_sizes.npy'}: does not fit the other files; fit the model again.")
     file = folder / "lists.npy"
-    bytes_a_list = _capacities(structure, sizes) * (structure.code_size + _ID_BYTES)
+    bytes_per_list = _capacities(structure, sizes) * (structure.code_size + _ID_BYTES)
     lists = load_array(file, ndim=1, dtypes=("uint8",))
-    if len(lists) != bytes_a_list.sum():
+    if len(lists) != bytes_per_list.sum():
         raise ModelFormatError(f"{file}: does not fit list_sizes.npy; fit the model again.")
-    starts = file.stat().st_size - len(lists) + np.cumsum(bytes_a_list) - bytes_a_list
+    starts = file.stat().st_size - len(lists) + np.cumsum(bytes_per_list) - bytes_per_list
     is_utf8 = str(file).encode(errors="ignore").decode() == str(file)
     if hasattr(faiss, "OnDiskInvertedLists") and is_utf8:
         structure.replace_invlists(_mapped(file, structure, sizes, starts), True)

@@ -1,4 +1,4 @@
-"""How much memory is free: asked before FAISS trains, because where it gets none the process ends without a word."""
+"""How much memory is free: checked before FAISS trains, which crashes without a message if it runs out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_free(what: str, n_bytes: int, n_address_bytes: int) -> None:
 
 
 def free_memory() -> int | None:
-    """Bytes that this process can still use: of the machine, and of the control groups it is in; None if not known."""
+    """Bytes that this process can still use: of the computer, and of the control groups it is in; None if unknown."""
     available = _number(r"^MemAvailable: +(\d+) kB", "/proc/meminfo")
     return min([*_free_in_groups(), *([] if available is None else [available << 10])], default=None)
 

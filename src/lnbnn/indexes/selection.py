@@ -1,4 +1,4 @@
-"""Keeping the nearest few: compiled loops shared by the backends. Equal distances go by row number, lowest first."""
+"""Selecting the nearest few: compiled loops shared by the backends. Ties are broken by row number, lowest first."""
 
 from __future__ import annotations
 

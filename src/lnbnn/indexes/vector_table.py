@@ -165,7 +165,7 @@ class VectorTable:
         return cls(vectors, ids.view(np.int64), removed)
 
     def _keep_in_memory(self, vectors: NDArray[np.generic], ids: NDArray[np.int64]) -> None:
-        """All rows as added ones: none is mapped any more."""
+        """Copy all rows into memory, so that none is mapped."""
         self.stored, self._stored_ids = self.stored[:0], self._stored_ids[:0]
         self._set_added(vectors, ids, len(ids))
 

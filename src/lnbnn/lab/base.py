@@ -1,4 +1,4 @@
-"""What an experiment is: its settings, the paper's figures, its parts, and how its results are shown."""
+"""An experiment: its settings, the paper's figures, its parts, and how its results are shown."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Outcome: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Part:
-    """One piece of an experiment's work, done once and kept.
+    """One part of an experiment, computed once and stored.
 
     Parameters
     ----------
     kind : str
-        What is computed. Two parts with one kind and the same settings are the same work, whoever asks for them.
+        What is computed. Two parts of the same kind and settings are the same, in any experiment.
     settings : dict
         All that the outcome depends on.
     compute : callable
         From a :class:`~lnbnn.lab.lab.Lab` and the settings to the outcome.
     timed : bool, default=False
-        Whether times are measured: such an outcome is found again only with the same code, libraries and processor.
+        Whether times are measured: such an outcome is reused only with the same code, libraries and processor.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class Experiment:
     settings : dict
         Of the full run.
     plan : callable
-        Settings to the list of parts, the ones worth having first in front.
+        Settings to the list of parts, the most useful ones first.
     summarize : callable
         Settings and the outcomes of the parts, in order, to the results of the record.
     tabulate : callable

@@ -1,4 +1,4 @@
-"""The whole job on one set: fit, evaluate, and pictures to look at."""
+"""The demo: fit, evaluate, and write pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lnbnn.classifiers.local_nbnn import LocalNBNN
-from lnbnn.data.folder import LabelledImages, read_images
+from lnbnn.data.folder import LabeledImages, read_images
 from lnbnn.data.splits import split_images
 from lnbnn.data.toy import write_toy_set
 from lnbnn.files.images import read_bytes
@@ -67,7 +67,7 @@ def run_demo(
 
 
 def _draw(
-    output: Path, classifier: LocalNBNN, query: LabelledImages, evaluation: Evaluation, progress: Progress
+    output: Path, classifier: LocalNBNN, query: LabeledImages, evaluation: Evaluation, progress: Progress
 ) -> tuple[Path, ...]:
     confusion = output / "confusion.png"
     save_figure(confusion_figure(evaluation), confusion)

@@ -1,4 +1,4 @@
-"""Where experiments are run: the data, its splits, features extracted once, and finished parts kept on disk."""
+"""Runs experiments: the data, its splits, features extracted once, and finished parts stored on disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.classifiers.options import make_classifier
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.data.splits import split_images
 from lnbnn.errors import InvalidInputError
 from lnbnn.files.atomic import atomic_path
@@ -36,7 +36,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class PartStatus:
-    """Told after each part: which of how many, whether it was found on disk, its seconds, and the seconds left."""
+    """The status after each part: its number, whether it was found on disk, its seconds, and the seconds left."""
 
     part: Part
     number: int
@@ -56,13 +56,13 @@ class Lab:
     """The data and the run folder of a series of experiments.
 
     ``dataset`` is the name of the data in keys and records. ``runs`` is a folder of features, finished parts and split
-    lists: what is in it is not computed again. ``progress(stage, done, total)`` is called within a part.
+    lists: what is there is not computed again. ``progress(stage, done, total)`` is called within a part.
     """
 
     def __init__(
         self,
         dataset: str,
-        data: LabelledImages,
+        data: LabeledImages,
         runs: str | os.PathLike[str],
         *,
         n_jobs: int | None = None,
@@ -78,9 +78,7 @@ class Lab:
         self.store = FeatureStore(self.runs / "features")
         (self.runs / "parts").mkdir(exist_ok=True)
 
-    def split_of(
-        self, settings: Settings, classes: Iterable[str] | None = None
-    ) -> tuple[LabelledImages, LabelledImages]:
+    def split_of(self, settings: Settings, classes: Iterable[str] | None = None) -> tuple[LabeledImages, LabeledImages]:
         """The split of a part, by its settings ``n_train``, ``n_test`` and ``seed``: of all classes, or of these.
 
         A class gives the first ``n_train`` and the next ``n_test`` images of its own order.
@@ -96,7 +94,7 @@ class Lab:
         self,
         method: str,
         params: Settings,
-        images: LabelledImages,
+        images: LabeledImages,
         *,
         keep_features: bool = True,
         read: Callable[[str], Any] = lambda path: path,
@@ -107,7 +105,7 @@ class Lab:
         store = self.store if keep_features else None
         return classifier.fit([read(path) for path in images.paths], images.labels, store=store, progress=self.progress)
 
-    def fit_preset(self, settings: Settings, images: LabelledImages) -> Any:
+    def fit_preset(self, settings: Settings, images: LabeledImages) -> Any:
         """The preset of a part fitted to images: Local NBNN with its ``params``, or what ``auto`` chooses."""
         if settings["preset"] == AUTO:
             made = make_classifier(preset=AUTO, params={**settings["params"], "n_jobs": self.n_jobs})
@@ -174,9 +172,10 @@ class Lab:
         again: bool = False,
         on_part: Callable[[PartStatus], None] = lambda status: None,
     ) -> RunRecord:
-        """Do an experiment, part by part, and make its record.
+        """Run an experiment, part by part, and make its record.
 
-        If ``finished``, no work is done and the record is of the parts that are; if ``again``, every part is computed.
+        If ``finished``, nothing is computed and the record has the finished parts; if ``again``, every part is
+        computed.
         """
         parts = experiment.plan(settings)
         if finished:
@@ -230,7 +229,7 @@ class Lab:
         return found
 
 
-def of_classes(images: LabelledImages, classes: Iterable[str]) -> LabelledImages:
+def of_classes(images: LabeledImages, classes: Iterable[str]) -> LabeledImages:
     """The images of these classes, in their order."""
     chosen = set(classes)
     return images.take([place for place, label in enumerate(images.labels) if label in chosen])

@@ -1,4 +1,4 @@
-"""Pieces of work that more than one experiment asks for."""
+"""Parts that several experiments share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.classifiers import CLASSIFIERS
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.indexes import make_index
 from lnbnn.lab.base import Outcome, Part, Settings
 from lnbnn.lab.lab import Lab
 from lnbnn.methods.kernel import totals_by_cell
-from lnbnn.methods.machines import train_machines
+from lnbnn.methods.linear_classifiers import train_linear_classifier
 from lnbnn.methods.responses import own_and_response
 from lnbnn.params import plain, resolve
 from lnbnn.reading.extraction import features_of
@@ -24,6 +24,8 @@ from lnbnn.trust.evaluation import mean_per_class
 
 __all__ = ["accuracy", "full_params", "kernel_part", "per_class", "response_rows"]
 __all__ += ["responses_part", "scores_part", "share_right", "timed_totals", "truth_of"]
+
+_SETTINGS = {"machine": "classifier"}  # settings that records and finished parts have under an older name
 
 
 def responses_part(method: str, split: dict[str, int], params: Settings) -> Part:
@@ -65,8 +67,8 @@ def kernel_part(kernel: str, params: Settings, responses: Part) -> Part:
 
     ``chosen`` holds C and the weight of the method's own scores.
     """
-    chosen = resolve(CLASSIFIERS, kernel, "method")(**params)
-    own = {name: getattr(chosen, name) for name in ("response", "machine", "levels", "blend")}
+    chosen = resolve(CLASSIFIERS, kernel, "method")(**{_SETTINGS.get(name, name): params[name] for name in params})
+    own = {name: getattr(chosen, _SETTINGS.get(name, name)) for name in ("response", "machine", "levels", "blend")}
 
     def compute(lab: Lab, settings: Settings) -> Outcome:
         kept = lab.get(responses)
@@ -74,8 +76,8 @@ def kernel_part(kernel: str, params: Settings, responses: Part) -> Part:
         rows = partial(response_rows, response=settings["response"], n_cells=n_cells)
         known = rows(kept["reference_totals"], kept["n_reference_descriptors"])
         seed = chosen.random_state
-        how = {"machine": settings["machine"], "blend": settings["blend"], "seed": seed}
-        trained = train_machines(*known, kept["labels"], **how)
+        how = {"kind": settings["machine"], "blend": settings["blend"], "seed": seed}
+        trained = train_linear_classifier(*known, kept["labels"], **how)
         return {
             "truth": kept["truth"],
             "totals": kept["totals"][:, 0],
@@ -123,25 +125,25 @@ def timed_totals(
 
 
 def full_params(method: str, params: Settings) -> Settings:
-    """All settings of a method, descriptor and index included: a part is done again when a default changes."""
+    """All settings of a method, descriptor and index included: a part is computed again when a default changes."""
     found: Settings = resolve(CLASSIFIERS, method, "method")(**params).plain_params()
     if "index" in found:
         found["index_params"] = plain(make_index(found["index"], found["index_params"]).settings())
     return found
 
 
-def truth_of(classifier: Any, images: LabelledImages) -> NDArray[np.int64]:
+def truth_of(classifier: Any, images: LabeledImages) -> NDArray[np.int64]:
     """The true class of each image as its place in ``classes_``."""
     return np.searchsorted(classifier.classes_, np.asarray(images.labels))
 
 
 def share_right(answers: NDArray[Any], truth: NDArray[Any]) -> float:
-    """Mean over the classes of the share of right answers, in per cent."""
+    """Mean over the classes of the share of right answers, in percent."""
     return round(100 * mean_per_class(answers, truth), 2)
 
 
 def accuracy(scores: NDArray[Any], truth: NDArray[Any]) -> float:
-    """The same of the highest scores."""
+    """The same for the classes with the highest scores."""
     return share_right(np.argmax(scores, axis=1), truth)
 
 

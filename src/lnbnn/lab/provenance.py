@@ -1,4 +1,4 @@
-"""What an outcome was made with: the commit, the code, the descriptors, the libraries, the images, the day."""
+"""What an outcome was made with: commit, code, descriptors, libraries, images, date."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.data import DATASETS
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.descriptors import DESCRIPTORS
 from lnbnn.indexes import INDEXES
 from lnbnn.lab.base import Part
@@ -78,7 +78,7 @@ def commit_of(folder: Path) -> str:
 
 
 def is_dirty(commit: str) -> bool:
-    """Whether a commit does not say what the code was."""
+    """Whether the code had uncommitted changes."""
     return commit.endswith(_DIRTY)
 
 
@@ -173,7 +173,7 @@ def descriptors_of(part: Part) -> dict[str, int]:
     return found
 
 
-def data_of(dataset: str, images: LabelledImages) -> dict[str, Any]:
+def data_of(dataset: str, images: LabeledImages) -> dict[str, Any]:
     """What the images are: how many, of how many classes and of how many published, and a digest of names and sizes."""
     if not len(images):
         return {}

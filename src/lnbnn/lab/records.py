@@ -1,4 +1,4 @@
-"""Run records: small JSON files that say what was run, with what, where, and what came out.
+"""Run records: small JSON files with the command, settings, environment and results of a run.
 
 Tables, figures and the README's numbers are drawn from records only.
 """
@@ -27,7 +27,7 @@ _PACKAGES = ("numpy", "faiss-cpu", "numba", "opencv-python-headless", "scikit-le
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run: the command that makes it again, its settings and seeds, where it ran, and its results.
+    """One run: the command that repeats it, its settings and seeds, where it ran, and its results.
 
     ``commit`` is that of the code that put the results together. ``parts`` says what the parts of the work were made
     with: commit, digest of the code, versions of descriptors and libraries, date. It is empty in records older than it.
@@ -71,7 +71,7 @@ def versions() -> dict[str, str]:
 
 
 def write_record(path: str | os.PathLike[str], record: RunRecord) -> None:
-    """Write a record as readable JSON, whole or not at all."""
+    """Write a record as readable JSON, atomically."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(target) as partial:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lnbnn.data import DATASETS
-from lnbnn.data.folder import LabelledImages, scan_folder
+from lnbnn.data.folder import LabeledImages, scan_folder
 from lnbnn.data.published import load_set
 from lnbnn.data.toy import write_toy_set
 from lnbnn.errors import DatasetError, InvalidInputError
@@ -38,12 +38,12 @@ def chosen_settings(
     splits: int | None = None,
     train: int | None = None,
     quick: bool = False,
-    images: LabelledImages | None = None,
+    images: LabeledImages | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Settings:
     """The settings of the full or the quick run; of the first seeds alone, of one number of training images alone.
 
-    A column of more training images than ``images`` have in their smallest class is left out, and ``note`` is told.
+    A column of more training images than ``images`` have in their smallest class is left out, and ``note`` is called.
     """
     settings = experiment.settings | (experiment.quick if quick else {})
     settings |= {key: seeds[:splits] for key, seeds in settings.items() if key.startswith("seeds")}
@@ -68,10 +68,10 @@ def chosen_settings(
 
 def find_images(
     dataset: str, path: Path | None, runs: Path, *, quick: bool = False, note: Callable[[str], None] = lambda text: None
-) -> LabelledImages:
+) -> LabeledImages:
     """The images of a published set; if ``quick``, of a few classes.
 
-    Where the set is not at hand, the built-in photographs stand in for it in a quick run, and ``note`` is told.
+    If the set is not available, a quick run uses the built-in photographs instead, and ``note`` is called.
     """
     if not quick:
         return load_set(resolve(DATASETS, dataset, "data set"), path)
@@ -80,7 +80,7 @@ def find_images(
     except DatasetError:
         if path is not None:
             raise
-        note(f"{dataset} is not at hand: the built-in photographs stand in for it.")
+        note(f"{dataset} is not available: the built-in photographs are used instead.")
         images = scan_folder(write_toy_set(runs / "toy", n_reference=14, n_query=1)[0])
     classes = sorted(set(images.labels))
     return of_classes(images, classes[:: max(1, len(classes) // _QUICK_CLASSES)][:_QUICK_CLASSES])

@@ -1,4 +1,4 @@
-"""Whether a record is still of what its command would do today."""
+"""Whether a record still matches what its command would do today."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["differences"]
 
 
 def differences(record: RunRecord, experiment: Experiment) -> list[str]:
-    """What a run of the same command would do otherwise, a line each; empty if the record is up to date.
+    """What a run of the same command would do differently, one line each; empty if the record is up to date.
 
     The settings of the record are compared with the experiment's, then what the parts were with the parts that these
     settings make today: all parameters with their defaults, and the versions of descriptors. A list that holds some of
-    today's values is a smaller run. A record without a list of parts says too little of them for that.
+    today's values is a smaller run. A record without a list of parts cannot be compared further.
     """
     found = [words for name in experiment.settings if (words := _difference(name, record, experiment))]
     if record.parts and not found:

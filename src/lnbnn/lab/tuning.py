@@ -11,13 +11,14 @@ import numpy as np
 
 from lnbnn.classifiers.local_nbnn import LocalNBNN
 from lnbnn.classifiers.options import fit_options
-from lnbnn.data.folder import LabelledImages
+from lnbnn.data.folder import LabeledImages
 from lnbnn.data.splits import split_images
 from lnbnn.descriptors import make_descriptor
 from lnbnn.descriptors.dense_sift import DenseSIFT
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.indexes.faiss_index import FaissIndex
 from lnbnn.model.planning import plan_fit
+from lnbnn.params import OldName
 from lnbnn.reading.extraction import Progress, features_of, map_in_order, no_progress
 from lnbnn.reading.store import FeatureStore
 from lnbnn.trust.evaluation import mean_per_class
@@ -55,7 +56,7 @@ NETWORK_SEARCHES: tuple[dict[str, Any], ...] = ({}, {"n_neighbors": 20}, {"n_nei
 
 @dataclass(frozen=True)
 class Trial:
-    """What one choice of settings gave.
+    """The result of one choice of settings.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ class Trial:
         Keywords of :class:`~lnbnn.classifiers.local_nbnn.LocalNBNN`; those not named keep their defaults.
     accuracy : float
         Mean per-class accuracy on the images that were held out, 0 to 1.
-    ms_an_image : float
+    ms_per_image : float
         CPU milliseconds from file to answer, mean over those images.
     memory_bytes : int
         What a fit of all images takes; see :class:`~lnbnn.model.planning.FitPlan`.
@@ -71,8 +72,10 @@ class Trial:
 
     settings: dict[str, Any]
     accuracy: float
-    ms_an_image: float
+    ms_per_image: float
     memory_bytes: int
+
+    ms_an_image = OldName("ms_per_image")
 
     @property
     def options(self) -> str:
@@ -81,11 +84,11 @@ class Trial:
 
     def as_json(self) -> dict[str, Any]:
         """The trial as plain values."""
-        return asdict(self) | {"options": self.options}
+        return asdict(self) | {"ms_an_image": self.ms_per_image, "options": self.options}  # the old key, until 0.4
 
 
 def tune(
-    images: LabelledImages,
+    images: LabeledImages,
     *,
     descriptor: str = "dense-sift",
     max_ms: float | None = None,
@@ -103,10 +106,10 @@ def tune(
 
     Parameters
     ----------
-    images : LabelledImages
+    images : LabeledImages
         Labeled images, at least one class with two of them.
     descriptor : str, default="dense-sift"
-        Dense SIFT, or a network; ``deep`` stands for its layers too.
+        Dense SIFT, or a network; ``deep`` also tries its layers.
     """
     known, asked = split_images(images, n_train=1 - _HELD_OUT_SHARE, seed=seed)
     grids = []
@@ -159,14 +162,14 @@ def _choices(descriptor: str) -> tuple[list[dict[str, Any]], tuple[dict[str, Any
 
 
 def best_of(trials: Sequence[Trial], *, max_ms: float | None = None) -> Trial:
-    """The most accurate trial within the time; of equals the quickest. If none is within it, the quickest of all."""
-    within = [trial for trial in trials if max_ms is None or trial.ms_an_image <= max_ms]
+    """The most accurate trial within the time limit, the fastest on ties; if none is within it, the fastest of all."""
+    within = [trial for trial in trials if max_ms is None or trial.ms_per_image <= max_ms]
     if not within:
-        return min(trials, key=lambda trial: trial.ms_an_image)
-    return max(within, key=lambda trial: (trial.accuracy, -trial.ms_an_image))
+        return min(trials, key=lambda trial: trial.ms_per_image)
+    return max(within, key=lambda trial: (trial.accuracy, -trial.ms_per_image))
 
 
-def _try(model: LocalNBNN, settings: dict[str, Any], asked: LabelledImages, memory_bytes: int) -> Trial:
+def _try(model: LocalNBNN, settings: dict[str, Any], asked: LabeledImages, memory_bytes: int) -> Trial:
     def work(path: str) -> tuple[Any, float]:
         start = time.thread_time()
         try:

@@ -14,7 +14,7 @@ from lnbnn.errors import InvalidInputError, LnbnnError
 
 __all__ = ["apply_affine", "cross_fit_affine", "fit_affine"]
 
-_PAIRS_A_ROUND = 10  # most violated wrong classes of an image that one round of constraint generation adds
+_PAIRS_PER_ROUND = 10  # most violated wrong classes of an image that one round of constraint generation adds
 _GAP = 1e-9  # relative gap between the restricted and the whole problem at which they count as equal
 
 
@@ -70,11 +70,11 @@ def fit_affine(
     penalty looks at slope and shift of the correction around the mean distance m (standard deviation sd): there the
     two do not stand in for each other. Each max is a slack variable, and the whole is a linear program.
 
-    Of the n_images * (n_classes - 1) constraints only those that are violated matter. The programme is solved for a
+    Of the n_images * (n_classes - 1) constraints only those that are violated matter. The program is solved for a
     few, the most violated of the others are added, and so on until the loss over all pairs equals the loss over those
-    chosen: the optimum is that of the whole programme.
+    chosen: the optimum is that of the whole program.
 
-    An image that is alone in its class has no distance to it once left out: it is passed over, and its class keeps
+    An image that is alone in its class has no distance to it once left out: it is skipped, and its class keeps
     alpha = 1 and beta = 0. The order of the images does not matter.
     """
     distances, labels = _check(distances, labels, regularization)
@@ -134,7 +134,7 @@ def _generate(
     rows = np.arange(n_images)
     slope, shift = np.zeros(n_classes), np.zeros(n_classes)
     chosen = np.zeros(z.shape, dtype=bool)
-    n_added = min(_PAIRS_A_ROUND, n_classes)
+    n_added = min(_PAIRS_PER_ROUND, n_classes)
     while True:
         corrected = z + slope * z + shift
         hinge = 1.0 + corrected[rows, labels][:, None] - corrected
@@ -159,7 +159,7 @@ def _solve(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The linear program over the pairs chosen, by its dual: one bounded variable per pair, four rows per class.
 
-    With x >= 0 the slope+, slope-, shift+, shift- of the classes, G the pairs and h the gaps, the programme is
+    With x >= 0 the slope+, slope-, shift+, shift- of the classes, G the pairs and h the gaps, the program is
     ``min c x + w slack`` under ``G x - slack <= h`` and ``slope- <= 1``. Its dual, ``min h y + t`` under
     ``-G' y - t <= c`` and ``0 <= y <= w``, has far fewer rows, and x is the price of each.
     """
@@ -206,7 +206,7 @@ def _check(
     labels = np.asarray(labels)
     if values.ndim != 2 or labels.shape != values.shape[:1] or not np.isfinite(values).all():
         raise InvalidInputError(
-            "distances must be finite, of shape (n_images, n_classes), with one label an image; "
+            "distances must be finite, of shape (n_images, n_classes), with one label per image; "
             f"got shapes {values.shape} and {labels.shape}."
         )
     if len(labels) and not (labels.min() >= 0 and labels.max() < values.shape[1]):

@@ -76,7 +76,7 @@ def learn_mixture(rows: NDArray[np.float32], n_gaussians: int, *, seed: int, n_j
     rows. The result does not depend on ``n_jobs``.
     """
     n_gaussians = max(1, min(n_gaussians, len(rows) // _ROWS_EACH))
-    centers = kmeans_centers(rows, n_gaussians, n_iterations=_N_KMEANS, seed=seed, max_vectors_a_center=len(rows))
+    centers = kmeans_centers(rows, n_gaussians, n_iterations=_N_KMEANS, seed=seed, max_vectors_per_center=len(rows))
     spread = rows.var(axis=0, dtype=np.float64)
     floor = np.maximum(_FLOOR * spread, 1e-6 * max(float(spread.max()), 1e-6))
     mixture = Mixture(np.full(len(centers), 1.0 / len(centers)), centers, np.tile(spread + floor, (len(centers), 1)))

@@ -1,6 +1,6 @@
-"""The NBNN kernel: the vector of image-to-class responses as the features of linear machines (Tuytelaars et al. 2011).
+"""The NBNN kernel: image-to-class responses as the features of a linear classifier (Tuytelaars et al. 2011).
 
-With Local NBNN's responses in place of NBNN's it is what McCann and Lowe suggest and did not test.
+With Local NBNN's responses in place of NBNN's it is what McCann and Lowe suggested but did not test.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lnbnn.features import UNIT_LENGTH, ImageFeatures
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.indexes import LeaveOut
 from lnbnn.methods.base import Method, Progress, no_progress
-from lnbnn.methods.machines import Machines, train_machines
+from lnbnn.methods.linear_classifiers import LinearClassifier, train_linear_classifier
 from lnbnn.methods.matching import MatchingMethod
 from lnbnn.methods.responses import cell_totals, own_and_response
 from lnbnn.references import Reference, References
@@ -25,18 +25,18 @@ __all__ = ["ResponseKernel", "totals_by_cell"]
 
 
 class ResponseKernel(Method):
-    """Linear machines on the response vectors of a method of the NBNN family, which it holds as ``inner``.
+    """A linear classifier on the response vectors of a method of the NBNN family, its ``inner`` method.
 
     The responses of the training images are computed with the image itself left out of the index. Each response is
-    standardized over the training images. The score of a class is its machine's, plus a share of what the inner method
-    says of the class by itself. C and that share are chosen by cross-validation on the training images, unless they
-    are given. The settings are ``response``, ``machine``, ``levels``, ``C`` and ``blend``.
+    standardized over the training images. The score of a class is that of the linear classifier plus a
+    share of the inner method's own. C and that share are chosen by cross-validation on the training images, unless
+    they are given. The settings are ``response``, ``classifier``, ``levels``, ``C`` and ``blend``.
     """
 
     def __init__(self, settings: Any, inner: MatchingMethod) -> None:
         super().__init__(settings)
         self.inner = inner
-        self.machines: Machines | None = None
+        self.linear: LinearClassifier | None = None
 
     def responses(self, progress: Progress = no_progress) -> NDArray[np.float64]:
         """What the inner method says of each class, then the response vector; a row per reference, itself left out."""
@@ -60,28 +60,28 @@ class ResponseKernel(Method):
         self.inner.finish(references, progress)
         own, responses = np.split(self.responses(progress), [len(references.classes)], axis=1)
         settings = self.settings
-        self.machines = train_machines(
+        self.linear = train_linear_classifier(
             own,
             responses,
             references.places,
-            machine=settings.machine,
+            kind=settings.classifier,
             seed=settings.random_state,
             c=settings.C,
             blend=settings.blend,
         )
 
     def scores(self, features: ImageFeatures) -> NDArray[np.float64]:
-        assert self.machines is not None
+        assert self.linear is not None
         row = self._row(self.inner.vectors(self.inner.query_features(features)))
         own, response = np.split(row, [len(self.references.classes)])
-        return self.machines.scores(own, response)
+        return self.linear.scores(own, response)
 
     def save(self, folder: Path) -> None:
-        assert self.machines is not None
+        assert self.linear is not None
         self.inner.save(folder)
         for name in ("coef", "intercept", "mean", "scale"):
-            save_array(folder / f"machines_{name}.npy", getattr(self.machines, name))
-        save_array(folder / "machines_chosen.npy", np.array([self.machines.C, self.machines.own_weight]))
+            save_array(folder / f"machines_{name}.npy", getattr(self.linear, name))
+        save_array(folder / "machines_chosen.npy", np.array([self.linear.C, self.linear.own_weight]))
 
     def load(self, folder: Path, references: References) -> None:
         self.references = references
@@ -95,8 +95,10 @@ class ResponseKernel(Method):
         d = n_cells * n_classes
         shapes = [coef.shape, intercept.shape, mean.shape, scale.shape, chosen.shape]
         if shapes != [(n_classes, d), (n_classes,), (d,), (d,), (2,)]:
-            raise ModelFormatError(f"{folder}: the machines' arrays do not fit the classes; fit the model again.")
-        self.machines = Machines(mean, scale, coef, intercept, *chosen.tolist())
+            raise ModelFormatError(
+                f"{folder}: the linear classifier's arrays do not fit the classes; fit the model again."
+            )
+        self.linear = LinearClassifier(mean, scale, coef, intercept, *chosen.tolist())
 
     def min_descriptors(self) -> int:
         return self.inner.min_descriptors()
@@ -105,11 +107,11 @@ class ResponseKernel(Method):
         return self.inner.inconsistencies()
 
     def describe(self) -> str:
-        assert self.machines is not None
-        kind = {"svm": "linear SVMs", "logistic": "logistic regression"}[self.settings.machine]
-        own_weight = self.machines.own_weight
-        own = f", the input's own score weighs {own_weight:.2g}" if own_weight else ""
-        return f"{kind} (C={self.machines.C:g}{own}) on {self.settings.response} responses, {self.inner.describe()}"
+        assert self.linear is not None
+        kind = {"svm": "linear SVMs", "logistic": "logistic regression"}[self.settings.classifier]
+        own_weight = self.linear.own_weight
+        own = f", the method's own score weighs {own_weight:.2g}" if own_weight else ""
+        return f"{kind} (C={self.linear.C:g}{own}) on {self.settings.response} responses, {self.inner.describe()}"
 
     @property
     def nbytes(self) -> int:

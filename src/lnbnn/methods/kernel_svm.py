@@ -13,11 +13,11 @@ from lnbnn.errors import ModelFormatError
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.reading.extraction import Progress, map_in_order, no_progress
 
-__all__ = ["KernelMachines", "fit_one_vs_all"]
+__all__ = ["KernelSVM", "fit_one_vs_all"]
 
 
 @dataclass(frozen=True, eq=False)
-class KernelMachines:
+class KernelSVM:
     """One classifier per class: the score of class c for x is ``sum_i dual[c, i] K(x_i, x) + intercepts[c]``.
 
     Parameters
@@ -44,12 +44,12 @@ class KernelMachines:
         save_array(folder / "intercepts.npy", self.intercepts)
 
     @classmethod
-    def load(cls, folder: Path, n_classes: int, n_images: int) -> KernelMachines:
+    def load(cls, folder: Path, n_classes: int, n_images: int) -> KernelSVM:
         """Read what :meth:`save` wrote."""
         dual = load_array(folder / "dual.npy", ndim=2, dtypes=("float64",))
         intercepts = load_array(folder / "intercepts.npy", ndim=1, dtypes=("float64",))
         if dual.shape != (n_classes, n_images) or intercepts.shape != (n_classes,):
-            raise ModelFormatError(f"{folder}: the machines do not fit the classes and images; fit the model again.")
+            raise ModelFormatError(f"{folder}: the SVMs do not fit the classes and images; fit the model again.")
         return cls(np.asarray(dual, np.float64), np.asarray(intercepts, np.float64))
 
 
@@ -61,7 +61,7 @@ def fit_one_vs_all(
     C: float,
     n_jobs: int | None = 1,
     progress: Progress = no_progress,
-) -> KernelMachines:
+) -> KernelSVM:
     """Train a classifier per class to tell its images from all others.
 
     Parameters
@@ -70,26 +70,26 @@ def fit_one_vs_all(
     labels : ndarray of shape (n_images,)
         The class of each image, from 0 to ``n_classes - 1``; each class has an image.
     C : float
-        Price of an image on the wrong side of the margin.
+        Penalty for an image on the wrong side of the margin.
     n_jobs : int or None, default=1
-        Threads; the machines do not depend on it.
+        Threads; the result does not depend on it.
 
     Notes
     -----
-    A machine minimises ``|w|^2 / 2 + C sum_i max(0, 1 - t_i (w.x_i + b))`` with ``t_i`` 1 for images of its class and
+    An SVM minimizes ``|w|^2 / 2 + C sum_i max(0, 1 - t_i (w.x_i + b))`` with ``t_i`` 1 for images of its class and
     -1 for the others (scikit-learn's ``SVC``, which is LIBSVM). With one class there is nothing to tell apart: its
     score is 0.
     """
     dual = np.zeros((n_classes, len(labels)))
     intercepts = np.zeros(n_classes)
     if n_classes == 1:
-        return KernelMachines(dual, intercepts)
+        return KernelSVM(dual, intercepts)
 
     def work(label: int) -> SVC:
         return SVC(C=C, kernel="precomputed").fit(kernel, np.where(labels == label, 1, -1))
 
-    for label, machine in enumerate(map_in_order(work, range(n_classes), n_jobs)):
-        dual[label, machine.support_] = machine.dual_coef_[0]
-        intercepts[label] = machine.intercept_[0]
+    for label, svm in enumerate(map_in_order(work, range(n_classes), n_jobs)):
+        dual[label, svm.support_] = svm.dual_coef_[0]
+        intercepts[label] = svm.intercept_[0]
         progress("training", label + 1, n_classes)
-    return KernelMachines(dual, intercepts)
+    return KernelSVM(dual, intercepts)

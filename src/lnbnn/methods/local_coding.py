@@ -45,7 +45,7 @@ class LocalCoding(CodedRegression):
     # ---- codes --------------------------------------------------------------------------------------------------
 
     def coded_rows(self, n: int) -> NDArray[np.intp]:
-        """Which of n descriptors are coded, ascending: evenly, as they stand in the order of the grid."""
+        """Which of n descriptors are coded, ascending: evenly, in the order of the grid."""
         n_used = n if self.settings.max_descriptors is None else min(n, int(self.settings.max_descriptors))
         return ((np.arange(n_used) + 0.5) * (n / n_used)).astype(np.intp)
 

@@ -1,4 +1,4 @@
-"""What the NBNN family shares: reference descriptors under ids, location, a query budget, updates to totals."""
+"""What the NBNN family shares: reference descriptors by id, location, a query budget, updates to totals."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MatchingMethod(Method):
     settings : object
         With ``query_budget``, ``stop_confidence``, ``index``, ``index_params``, ``random_state``, ``n_jobs``.
     location_weight, scale_weight : float
-        The weights of a patch's place and size.
+        The weights of a patch's location and size.
     """
 
     is_incremental = True
@@ -107,7 +107,7 @@ class MatchingMethod(Method):
     # ---- queries ------------------------------------------------------------------------------------------------
 
     def vectors(self, features: ImageFeatures) -> NDArray[np.generic]:
-        """Descriptors with the weighted size and place of their patches appended."""
+        """Descriptors with the weighted size and location of their patches appended."""
         return append_location(features, self.location_weight, self.scale_weight)
 
     def query_rows(self, n: int) -> NDArray[np.intp] | None:
@@ -123,7 +123,7 @@ class MatchingMethod(Method):
         return np.minimum(places.astype(np.intp), n - 1)
 
     def query_features(self, features: ImageFeatures) -> ImageFeatures:
-        """The features that are searched for: all of them, or an even choice within the budget."""
+        """The features that are searched: all, or an even choice within the budget."""
         rows = self.query_rows(len(features))
         return features if rows is None else features.take(rows)
 
@@ -202,7 +202,7 @@ class MatchingMethod(Method):
         return self.leave_each_out(work, progress, "leaving each class out")
 
     def score_scale(self, n_descriptors: int) -> float:
-        """The number of query descriptors: probabilities come from the mean of what they say, not from the sum."""
+        """The number of query descriptors: probabilities come from the mean of their updates, not the sum."""
         rows = self.query_rows(n_descriptors)
         return float(n_descriptors if rows is None else len(rows))
 

@@ -1,4 +1,4 @@
-"""Linear SVMs on the mean of an image's descriptors: the plain trained method, alone or as a voice in a fusion."""
+"""Linear SVMs on the mean of an image's descriptors: the plain trained method, alone or in a fusion."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import UNIT_LENGTH, ImageFeatures
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods.base import Method, Progress, no_progress
-from lnbnn.methods.machines import linear_machines
+from lnbnn.methods.linear_classifiers import fit_linear
 from lnbnn.references import Reference, References, can_be_held_out
 
-__all__ = ["PooledMachines"]
+__all__ = ["PooledLinearSVM"]
 
 _N_FOLDS = 5
-_ARRAYS = {"vectors": (2, "float32"), "coef": (2, "float64"), "intercept": (1, "float64"), "centre": (1, "float64")}
+_ARRAYS = {"vectors": (2, "float32"), "coef": (2, "float64"), "intercept": (1, "float64"), "center": (1, "float64")}
 
 
-class PooledMachines(Method):
+class PooledLinearSVM(Method):
     """One linear SVM per class on the mean of an image's descriptors; the setting is ``C``.
 
     The mean is taken before anything is scaled to unit length, turned to the principal components that the model
@@ -34,7 +34,7 @@ class PooledMachines(Method):
         super().__init__(settings)
         self._means: list[NDArray[np.generic]] = []
         self.vectors = self.coef = np.empty((0, 0))
-        self.intercept = self.centre = np.empty(0)
+        self.intercept = self.center = np.empty(0)
 
     def prepare(self, features: ImageFeatures, normalizer: Normalizer | None) -> ImageFeatures:
         """One descriptor, the mean of all, in the middle of the picture; none of an image that has none."""
@@ -58,29 +58,29 @@ class PooledMachines(Method):
         self.vectors = np.concatenate(self._means).astype(np.float32)
         self._means = []
         progress("training", 0, 1)
-        self.centre, self.coef, self.intercept = self._trained(np.arange(len(self.vectors)))
+        self.center, self.coef, self.intercept = self._trained(np.arange(len(self.vectors)))
         progress("training", 1, 1)
 
     def _trained(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Center, coefficients and intercepts learned from some of the labeled images."""
         places, n_classes = self.references.places, len(self.references.classes)
         rows = rows[np.lexsort((*self.vectors[rows].T, places[rows]))]  # the order of the images does not matter
-        centre = self.vectors[rows].mean(axis=0, dtype=np.float64)
-        standard = _unit(self.vectors[rows] - centre)
-        return centre, *linear_machines(standard, places[rows], n_classes, float(self.settings.C), machine="svm")
+        center = self.vectors[rows].mean(axis=0, dtype=np.float64)
+        standard = _unit(self.vectors[rows] - center)
+        return center, *fit_linear(standard, places[rows], n_classes, float(self.settings.C), kind="svm")
 
     def scores(self, features: ImageFeatures) -> NDArray[np.float64]:
-        if features.n_dims != self.centre.size:
+        if features.n_dims != self.center.size:
             raise InvalidInputError(
-                f"descriptors must have the length {self.centre.size}, as those the model was fitted on; "
+                f"descriptors must have the length {self.center.size}, as those the model was fitted on; "
                 f"got {features.n_dims}."
             )
-        return self.coef @ _unit(features.descriptors.astype(np.float64) - self.centre)[0] + self.intercept
+        return self.coef @ _unit(features.descriptors.astype(np.float64) - self.center)[0] + self.intercept
 
     def held_out_scores(
         self, progress: Progress = no_progress, rows: Sequence[int] | None = None
     ) -> NDArray[np.float64] | None:
-        """Scores of each fifth of the labeled images by machines that learned from the others."""
+        """Scores of each fifth of the labeled images by SVMs trained on the others."""
         places = self.references.places
         order = np.lexsort((*self.vectors.T, places))
         fold = np.empty(len(places), np.intp)  # images of a class go to the folds in turn
@@ -90,30 +90,34 @@ class PooledMachines(Method):
         for number in range(_N_FOLDS):
             held = fold == number
             if held.any():
-                centre, coef, intercept = self._trained(np.flatnonzero(~held))
-                scores[held] = _unit(self.vectors[held] - centre) @ coef.T + intercept
+                center, coef, intercept = self._trained(np.flatnonzero(~held))
+                scores[held] = _unit(self.vectors[held] - center) @ coef.T + intercept
             progress("leaving each fifth out", number + 1, _N_FOLDS)
         return scores if rows is None else scores[list(rows)]
 
     def save(self, folder: Path) -> None:
         for name in _ARRAYS:
-            save_array(folder / f"pooled_{name}.npy", getattr(self, name))
+            save_array(_file(folder, name), getattr(self, name))
 
     def load(self, folder: Path, references: References) -> None:
         self.references = references
         for name, (ndim, dtype) in _ARRAYS.items():
-            setattr(self, name, np.array(load_array(folder / f"pooled_{name}.npy", ndim=ndim, dtypes=(dtype,))))
-        n_classes, n_dims = len(references.classes), self.centre.size
+            setattr(self, name, np.array(load_array(_file(folder, name), ndim=ndim, dtypes=(dtype,))))
+        n_classes, n_dims = len(references.classes), self.center.size
         shapes = [self.vectors.shape, self.coef.shape, self.intercept.shape]
         if shapes != [(len(references), n_dims), (n_classes, n_dims), (n_classes,)]:
             raise ModelFormatError(f"{folder}: the SVM's arrays do not fit the images; fit the model again.")
 
     def describe(self) -> str:
-        return f"linear SVMs (C={self.settings.C:g}) on the mean descriptor of an image, {self.centre.size} numbers"
+        return f"linear SVMs (C={self.settings.C:g}) on the mean descriptor of an image, {self.center.size} numbers"
 
     @property
     def nbytes(self) -> int:
         return sum(int(getattr(self, name).nbytes) for name in _ARRAYS)
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / f"pooled_{'centre' if name == 'center' else name}.npy"  # as the format spells it
 
 
 def _unit(rows: NDArray[np.floating]) -> NDArray[np.float64]:

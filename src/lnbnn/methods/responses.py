@@ -27,7 +27,7 @@ def response_vectors(
     kind : {"raw", "mean", "unit", "standard", "rank", "log-odds"}
         The totals; divided by the number of descriptors; scaled to unit length; less their mean over the classes and
         divided by their spread; their ranks from 0 to 1, best first; or the log-odds of a softmax over the image's
-        standardised totals.
+        standardized totals.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def cell_totals(updates: Updates, xy: NDArray[np.floating], n_classes: int, n_si
 def own_and_response(
     totals: NDArray[np.floating], n_descriptors: int, kind: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What the totals of an image say by themselves (standardised, higher is better), and its response vector.
+    """What the totals of an image say by themselves (standardized, higher is better), and its response vector.
 
     ``totals`` has the shape (n_cells, n_classes): of the whole image first, then of its cells. The two have the shapes
     (n_classes,) and (n_cells * n_classes,).

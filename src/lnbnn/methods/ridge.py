@@ -1,7 +1,8 @@
-"""Ridge regression on one vector per image: trained methods that images can be added to and taken from.
+"""Ridge regression on one vector per image: trained methods to which images can be added, and from which they can be
+removed.
 
-Everything is in closed form: the coefficients, the scores of each image as if it, or its class, had not been there,
-and with them the choice of the one constant.
+Everything is in closed form: the coefficients, the leave-one-out and leave-one-class-out scores, and so the choice of
+alpha.
 """
 
 from __future__ import annotations

@@ -13,18 +13,18 @@ from lnbnn.errors import ModelFormatError
 from lnbnn.features import ImageFeatures
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods.base import Method, Progress
-from lnbnn.methods.kernel_svm import KernelMachines, fit_one_vs_all
+from lnbnn.methods.kernel_svm import KernelSVM, fit_one_vs_all
 from lnbnn.methods.pyramid.codebook import Codebook, make_codebook
 from lnbnn.methods.pyramid.kernels import intersection_kernel
 from lnbnn.methods.pyramid.pooling import level_weights, n_cells, normalize, pool
 from lnbnn.reading.extraction import map_in_order
 from lnbnn.references import Reference, References
 
-__all__ = ["PyramidMachines"]
+__all__ = ["PyramidSVM"]
 
 
-class PyramidMachines(Method):
-    """Codebook, codes, pyramid, kernel, machines.
+class PyramidSVM(Method):
+    """Codebook, codes, pyramid, kernel, SVMs.
 
     The settings are ``n_words``, ``pooling``, ``n_levels``, ``norm``, ``n_samples``, ``C``; with ``n_nearest_words``
     (and ``beta``) the assignment is soft, without it hard. The training images are put in the order of their contents,
@@ -36,7 +36,7 @@ class PyramidMachines(Method):
         self._training: list[tuple[bytes, Any, ImageFeatures]] = []
         self.codebook: Codebook
         self.pyramids: NDArray[np.float32]
-        self.machines: KernelMachines
+        self.svm: KernelSVM
 
     def pyramid(self, features: ImageFeatures) -> NDArray[np.float32]:
         """The pyramid of an image that has descriptors, shape (n_cells * n_words,)."""
@@ -69,17 +69,17 @@ class PyramidMachines(Method):
             self.pyramids[number] = pyramid
             progress("coding images", number + 1, len(images))
         kernel = intersection_kernel(self.pyramids, n_jobs=settings.n_jobs)
-        self.machines = fit_one_vs_all(
+        self.svm = fit_one_vs_all(
             kernel, labels, len(references.classes), C=float(settings.C), n_jobs=settings.n_jobs, progress=progress
         )
 
     def scores(self, features: ImageFeatures) -> NDArray[np.float64]:
-        return self.machines.scores(intersection_kernel(self.pyramid(features)[None], self.pyramids)[0])
+        return self.svm.scores(intersection_kernel(self.pyramid(features)[None], self.pyramids)[0])
 
     def save(self, folder: Path) -> None:
         save_array(folder / "words.npy", self.codebook.words.astype(self.codebook.dtype))
         save_array(folder / "pyramids.npy", self.pyramids)
-        self.machines.save(folder)
+        self.svm.save(folder)
 
     def load(self, folder: Path, references: References) -> None:
         self.references = references
@@ -89,15 +89,15 @@ class PyramidMachines(Method):
             raise ModelFormatError(f"{folder}: the pyramids do not fit the images and words; fit the model again.")
         self.codebook = Codebook(words.astype(np.float32), words.dtype)
         self.pyramids = np.asarray(pyramids, np.float32)
-        self.machines = KernelMachines.load(folder, len(references.classes), len(references))
+        self.svm = KernelSVM.load(folder, len(references.classes), len(references))
 
     def describe(self) -> str:
         n = n_cells(int(self.settings.n_levels))
         return (
             f"pyramids of {len(self.codebook)} words in {n} cells, {self.settings.pooling} pooling, "
-            f"one intersection-kernel machine per class over {len(self.pyramids)} images"
+            f"one intersection-kernel SVM per class over {len(self.pyramids)} images"
         )
 
     @property
     def nbytes(self) -> int:
-        return int(self.codebook.words.nbytes + self.pyramids.nbytes + self.machines.nbytes)
+        return int(self.codebook.words.nbytes + self.pyramids.nbytes + self.svm.nbytes)

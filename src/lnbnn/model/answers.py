@@ -1,4 +1,4 @@
-"""What a model says of one image, as data."""
+"""The answer of a model for one image, as data."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 __all__ = ["UNKNOWN", "Answer", "no_descriptors"]
 
 UNKNOWN = "unknown"
-"""What an answer to an image that was rejected is called."""
+"""The name of the answer for a rejected image."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model says of one image.
+    """The answer of a model for one image.
 
     ``ranking`` holds (label, score) for every class, best first. An image that cannot be read, or has no descriptors,
     gets no label, an empty ranking and the reason; ``unreadable`` tells the two apart. ``is_unknown``: the image was
-    rejected, and has a ranking but no label; None where nobody asked to reject. Of a calibrated model,
-    ``probabilities`` holds the probability of each class of the ranking, if the image is of one of the classes; of one
-    calibrated for rejecting, ``false_accept_rate`` is the smallest rate at which it is accepted.
+    rejected, and has a ranking but no label; None without ``reject``. If the model is calibrated, ``probabilities``
+    holds the probability of each class of the ranking, given that the image belongs to one of the classes; if it is
+    calibrated for rejection, ``false_accept_rate`` is the smallest rate at which it is accepted.
     """
 
     name: str
@@ -48,5 +48,5 @@ class Answer:
 
 
 def no_descriptors(name: str) -> str:
-    """What is said of an image without descriptors."""
+    """The reason given for an image without descriptors."""
     return f"{name}: no descriptors; the picture is flat or too small."

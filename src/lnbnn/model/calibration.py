@@ -17,6 +17,7 @@ from lnbnn.errors import InvalidInputError
 
 __all__ = [
     "Calibration",
+    "best_class_z",
     "corrected",
     "distinction",
     "distinctions_by_class",
@@ -29,7 +30,6 @@ __all__ = [
     "log_probabilities",
     "negative_log_likelihood",
     "new_class_rates",
-    "prominence",
 ]
 
 _MAX_SHARPNESS = 1e12  # of the inverse temperature, in units of the spread of the scores
@@ -265,8 +265,8 @@ def expected_calibration_error(
     return float(np.abs(gaps).sum() / len(labels))
 
 
-def prominence(scores: NDArray[np.floating]) -> NDArray[np.float64]:
-    """How far the best class of each image stands out from the others: an image of no known class makes none stand out.
+def best_class_z(scores: NDArray[np.floating]) -> NDArray[np.float64]:
+    """The z-score of the best class of each image among the others; it is low for images of unknown classes.
 
     Parameters
     ----------
@@ -282,13 +282,13 @@ def prominence(scores: NDArray[np.floating]) -> NDArray[np.float64]:
     Examples
     --------
     >>> import numpy as np
-    >>> prominence(np.array([[6.0, 2.0, 2.0], [3.0, 3.0, -np.inf]]))
+    >>> best_class_z(np.array([[6.0, 2.0, 2.0], [3.0, 3.0, -np.inf]]))
     array([4., 0.])
     """
     values = np.asarray(scores, dtype=np.float64)
     there = values > -np.inf
     if values.ndim != 2 or (len(values) and there.sum(axis=1).min() < 2):
-        raise InvalidInputError(f"prominence needs the scores of at least two classes; got shape {values.shape}.")
+        raise InvalidInputError(f"expected the scores of at least two classes; got shape {values.shape}.")
     best = values.max(axis=1)
     n_others = there.sum(axis=1) - 1
     values = np.where(there, values, 0.0)
@@ -457,7 +457,7 @@ def _check(
     labels = np.asarray(labels)
     if values.ndim != 2 or labels.shape != values.shape[:1] or len(labels) == 0:
         raise InvalidInputError(
-            "expected scores of shape (n_images, n_classes) and one label an image, at least one image; "
+            "expected scores of shape (n_images, n_classes) and one label per image, at least one image; "
             f"got shapes {values.shape} and {labels.shape}."
         )
     if not np.isfinite(values).all():
@@ -478,19 +478,19 @@ def _log_softmax(values: NDArray[np.floating], axis: int) -> NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What a model learned from scores of its own images, each as if it was not known.
+    """What a model learned from leave-one-out scores of its own images.
 
     Parameters
     ----------
     temperature : float or None
         What scores are divided by before the softmax; None: they are log-probabilities already.
     unknown_by_class : tuple of ndarray, or None
-        The :func:`distinction` of images whose class was left out, ascending, one array per class; None: such
-        images cannot be told.
+        The :func:`distinction` of images whose class was left out, ascending, one array per class; None: such images
+        cannot be rejected.
     confidence : tuple of three float, or None
         How the probability of an answer is corrected (:func:`corrected`); None: it stays.
     unknown_prominence : ndarray, ascending, or None
-        What older models have instead of ``unknown_by_class``: :func:`prominence`, of all classes together.
+        What older models have instead of ``unknown_by_class``: :func:`best_class_z`, of all classes together.
     """
 
     temperature: float | None
@@ -512,7 +512,7 @@ class Calibration:
 
     @property
     def can_reject(self) -> bool:
-        """Whether images of unknown classes can be told."""
+        """Whether images of unknown classes can be rejected."""
         return self.unknown_by_class is not None or self.unknown_prominence is not None
 
     def log_proba(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -529,4 +529,4 @@ class Calibration:
         if self.unknown_by_class is not None:
             return new_class_rates(distinction(scores), self.unknown_by_class)
         assert self.unknown_prominence is not None
-        return false_accept_rates(prominence(scores), self.unknown_prominence)
+        return false_accept_rates(best_class_z(scores), self.unknown_prominence)

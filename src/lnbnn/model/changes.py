@@ -1,6 +1,6 @@
-"""Changes to a model folder, each one transaction: images added, removed, relabeled; folders compacted, checked.
+"""Changes to a model folder, each a transaction: add, remove and relabel images; compact, check, merge.
 
-Adding, removing and relabeling open no index: they take as long as reading the images and writing the list of images.
+Adding, removing and relabeling do not open the index: they take as long as reading the images and writing their list.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _REMOVED_SHARE = 4
 
 @contextmanager
 def edit(path: str | os.PathLike[str], *, trust_network: bool = False) -> Iterator[ReferenceEditor]:
-    """Change a model folder: all that is done in the block, or nothing if it ends with an error.
+    """Change a model folder in one transaction: everything in the block, or nothing if it raises.
 
-    Other processes go on reading the model as it was; a second one that wants to change it gets a
-    :class:`~lnbnn.errors.ModelInUseError` at once. A model that is loaded follows with its ``refresh``.
-    ``trust_network`` is that of :func:`lnbnn.load`.
+    Other processes keep reading the previous version; a second one that wants to change the model gets a
+    :class:`~lnbnn.errors.ModelInUseError` at once. A loaded model is updated by its ``refresh``. ``trust_network`` is
+    that of :func:`lnbnn.load`.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def compact(
 ) -> tuple[int, int]:
     """Rewrite a model's files without what was removed; returns its size in bytes before and after.
 
-    The index is trained again if it has outgrown its training, or if anything was removed.
+    The index is retrained if it has outgrown its training, or if anything was removed.
     """
     with change_model(path, replaces_all=True) as writer:
         before = _n_bytes(writer.manifest)
@@ -197,7 +197,7 @@ def calibrate(
     trust_network: bool = False,
     progress: Progress = no_progress,
 ) -> None:
-    """Calibrate a model in its folder: probabilities, and what it takes to tell images of unknown classes."""
+    """Calibrate a model in its folder: probabilities, and the rejection of unknown classes."""
     model = _load(path, trust_network)
     model.calibrate(unknown=unknown, progress=progress)
     _store_calibration(model)
@@ -216,9 +216,9 @@ def _store_calibration(model: Model) -> None:
 def prepare_to_reject(
     model: Model, *, note: Callable[[str], None] = _logger.warning, progress: Progress = no_progress
 ) -> None:
-    """Calibrate a model that cannot reject yet, once: where it was opened from a folder, it is stored there if it can.
+    """Calibrate a model that cannot reject yet, and store the calibration in its folder if possible.
 
-    ``note`` is told what is done, and when so many images changed since that calibrating again would be worth it.
+    ``note`` is called with what is done, and if so many images have changed that the model should be calibrated again.
     """
     where = "the model" if model.snapshot is None else str(model.snapshot.folder)
     if model.can_reject:
@@ -228,7 +228,7 @@ def prepare_to_reject(
                 f"lnbnn calibrate {where} brings it up to date"
             )
         return
-    note(f"{where}: calibrating, once: each image is looked up as if it, and its class, was not known")
+    note(f"{where}: calibrating, once: each image is classified without itself, and without its class")
     model.calibrate(unknown=True, progress=progress)
     if model.snapshot is not None:
         try:
@@ -245,28 +245,28 @@ def refit(
     prepare: Callable[[Model], None] = lambda model: None,
     progress: Progress = no_progress,
 ) -> Model:
-    """Fit another classifier on the images of a model, and put it in the model's place: the same ids and labels.
+    """Fit another classifier on the images of a model, and replace the model, with the same ids and labels.
 
-    ``files`` holds the file of each image by its id; each must have the content it had. ``prepare`` is given the new
-    model before it is written. Others go on with the model as it was; if it is changed meanwhile, that change stays and
-    this one is refused.
+    ``files`` has the file of each image by id; its content must not have changed. ``prepare`` is called with the new
+    model before it is written. Others keep using the previous model; if it is changed in the meantime, that change
+    stays and this one is refused.
     """
-    from lnbnn.model.intake import NumberedPath
+    from lnbnn.model.image_reader import NumberedPath
 
     manifest, images = read_manifest(path), list_images(path)
     missing = [image.name for image in images if image.id not in files]
     if missing:
-        raise InvalidInputError(f"{len(missing)} photos of the model are not at hand, such as {missing[0]}.")
+        raise InvalidInputError(f"{len(missing)} photos of the model are missing, such as {missing[0]}.")
     numbered = [NumberedPath(os.fspath(files[image.id]), image.id) for image in images]
     model: Model = classifier.fit(numbered, [image.label for image in images], progress=progress).fitted()
     kept = {image.id: image.digest for image in model.references}
     for image in images:
         if kept.get(image.id) != image.digest:
-            raise InvalidInputError(f"{image.name}: cannot be used, or is not what it was; nothing was changed.")
+            raise InvalidInputError(f"{image.name}: cannot be used, or has changed; the model was left as it was.")
     prepare(model)
     with change_model(path) as writer:
         if writer.manifest["generation"] != manifest["generation"]:
-            raise LnbnnError(f"{path}: the model was changed while it was fitted again; try again.")
+            raise LnbnnError(f"{path}: the model was changed during the refit; try again.")
         model.next_id = next_id_of(writer.manifest, images[-1].id, Path(path))
         writer.write_data(model.save_files)
         writer.commit(model.manifest())
@@ -291,10 +291,9 @@ def merge(
     trust_network: bool = False,
     progress: Progress = no_progress,
 ) -> list[tuple[int, int]]:
-    """Write a model of the images of two, which must have the same method and settings.
+    """Merge two models, which must have the same method and settings, into a new one.
 
-    Images of the first keep their ids; those of the second get new ones. An image whose content both have is taken
-    from the first.
+    Images of the first keep their ids; those of the second get new ones. Duplicates are taken from the first.
 
     Returns
     -------
@@ -303,14 +302,14 @@ def merge(
     """
     check_target(target, overwrite=overwrite)
     model, other = (_load(path, trust_network) for path in (first, second))
-    doubles = model.absorb(other, progress=progress)
+    duplicates = model.absorb(other, progress=progress)
     model.save(target, overwrite=overwrite)
-    return doubles
+    return duplicates
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What :func:`check_model` found: ``problems`` is empty for a model that is whole."""
+    """What :func:`check_model` found: ``problems`` is empty for an intact model."""
 
     generation: int
     n_files: int

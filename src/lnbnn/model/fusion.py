@@ -22,7 +22,7 @@ from lnbnn.model.batches import TABLE, features_of_batches, read_joint_batch, wr
 from lnbnn.model.calibration import Calibration, fit_confidence, fit_fusion_weights, fit_temperature, fuse
 from lnbnn.model.folder import Snapshot, batch_folder, read_json
 from lnbnn.model.held_out import HeldOut, weights_are_due
-from lnbnn.model.intake import Intake
+from lnbnn.model.image_reader import ImageReader
 from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
 from lnbnn.model.model import Model, check_used
 from lnbnn.reading.extraction import ImageLike, features_of, map_in_order
@@ -69,8 +69,8 @@ class FusionModel(Model):
         progress: Progress = no_progress,
     ) -> None:
         """Fit the models, which are new; each file is read once, and each descriptor extracted once."""
-        intake = Intake(self.descriptors)
-        read = intake.read(
+        reader = ImageReader(self.descriptors)
+        read = reader.read(
             images, labels, first_id=0, on_error=on_error, n_jobs=self.settings.n_jobs, store=store, progress=progress
         )
         kept: list[Reference] = []
@@ -81,14 +81,14 @@ class FusionModel(Model):
                     own.append(replace(image, n_descriptors=len(joint.parts[part])))
                     member.take(own[-1], joint.parts[part])
             kept.append(image)
-        check_used(kept, labels, intake.skipped)
+        check_used(kept, labels, reader.skipped)
         for member, own in zip(self.members, taken, strict=True):
             if not own:
                 raise InvalidInputError(f"{member.descriptor.name} finds no descriptors in any image; leave it out.")
             seen = {image.id for image in own}
             blind = [(image.name, f"{image.name}: no descriptors") for image in kept if image.id not in seen]
-            member.finish(own, intake.skipped + blind, progress)
-        self.references, self.next_id, self.skipped = References(kept), kept[-1].id + 1, intake.skipped
+            member.finish(own, reader.skipped + blind, progress)
+        self.references, self.next_id, self.skipped = References(kept), kept[-1].id + 1, reader.skipped
 
     @property
     def min_descriptors(self) -> int:
@@ -145,7 +145,7 @@ class FusionModel(Model):
         self.references = change.after
 
     def _learn_weights_again(self) -> None:
-        """After changes: the images that are new are looked up, the others have the scores they had."""
+        """After changes: score the new images; the others keep their scores."""
         ids, last = [image.id for image in self.references], max(self.held_out.ids, default=-1)
         known = self.held_out.of(ids, self.references.classes.tolist())
         room = max(0, _MAX_HELD_OUT + len(ids) // 10 - len(known.ids))
@@ -202,7 +202,7 @@ class FusionModel(Model):
         self.learn_from_held_out()
 
     def learn_from_held_out(self) -> None:
-        """Calibrate the models and learn the weights from the scores at hand."""
+        """Calibrate the models and learn the weights from the current scores."""
         places, used = self.places_of(self.held_out.ids)
         if not used.any():
             raise InvalidInputError("calibration needs a class with at least two images; every class has one.")
@@ -468,11 +468,11 @@ class FusionModel(Model):
             known = {image.id: image for image in fusion.references}
             for member in members:
                 if any(image.id not in known or known[image.id].label != image.label for image in member.references):
-                    raise ModelFormatError(f"{snapshot.data}: its parts hold other images; fit the model again.")
+                    raise ModelFormatError(f"{snapshot.data}: its members have different images; fit the model again.")
         else:
             fusion.shares_ids = False  # as fusions were written before they could be changed
             if any(member.references.classes.tolist() != fusion.references.classes.tolist() for member in members):
-                raise ModelFormatError(f"{snapshot.data}: its parts know different classes; fit the model again.")
+                raise ModelFormatError(f"{snapshot.data}: its members have different classes; fit the model again.")
         fusion.follow(snapshot)
         return fusion
 

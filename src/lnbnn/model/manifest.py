@@ -119,12 +119,12 @@ def _is_temperature(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value < 1e300
 
 
-def _is_prominence(value: Any) -> bool:
+def _is_ascending(value: Any) -> bool:
     return _is_numbers(value) and 0 < len(value) <= MAX_UNKNOWN and bool(value == sorted(value))
 
 
 def _is_by_class(value: Any) -> bool:
-    return type(value) is list and 1 < len(value) <= MAX_UNKNOWN and all(map(_is_prominence, value))
+    return type(value) is list and 1 < len(value) <= MAX_UNKNOWN and all(map(_is_ascending, value))
 
 
 def _is_confidence(value: Any) -> bool:
@@ -176,7 +176,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool] | type, str]] = {
     "temperature": (_is_temperature, "a number above 0"),
     "confidence": (_is_confidence, "three numbers, the first two not below 0"),
     "unknown_by_class": (_is_by_class, f"two lists or more of at most {MAX_UNKNOWN} numbers that ascend"),
-    "unknown_prominence": (_is_prominence, f"at most {MAX_UNKNOWN} numbers that ascend"),
+    "unknown_prominence": (_is_ascending, f"at most {MAX_UNKNOWN} numbers that ascend"),
     "members": (_is_names, "a list of names"),
     "weights": (_is_weights, "a list of numbers, none below 0"),
     "member_calibrations": (_is_calibrations, "the calibration of each part"),
@@ -260,8 +260,8 @@ def calibration_fields(calibration: Calibration | None) -> dict[str, Any]:
 
 def calibration_of(manifest: dict[str, Any]) -> Calibration | None:
     """The calibration that :func:`calibration_fields` wrote; a fusion's has no temperature of its own."""
-    temperature, confidence, by_class, prominence = (manifest.get(name) for name in CALIBRATION_FIELDS)
-    if all(value is None for value in (temperature, confidence, by_class, prominence)):
+    temperature, confidence, by_class, older = (manifest.get(name) for name in CALIBRATION_FIELDS)
+    if all(value is None for value in (temperature, confidence, by_class, older)):
         return None
     from lnbnn.model.calibration import Calibration  # few models are calibrated
 
@@ -269,5 +269,5 @@ def calibration_of(manifest: dict[str, Any]) -> Calibration | None:
         None if temperature is None else float(temperature),
         None if by_class is None else tuple(np.array(one, dtype=np.float64) for one in by_class),
         None if confidence is None else (float(confidence[0]), float(confidence[1]), float(confidence[2])),
-        None if prominence is None else np.array(prominence, dtype=np.float64),
+        None if older is None else np.array(older, dtype=np.float64),
     )

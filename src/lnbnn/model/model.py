@@ -1,4 +1,4 @@
-"""A model: references, a method and a calibration. It is fitted, changed, asked, saved and opened."""
+"""A model: references, a method and a calibration."""
 
 from __future__ import annotations
 
@@ -91,20 +91,20 @@ class Model:
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> Self:
-        """A new model of labeled images; each is read and extracted once."""
-        from lnbnn.model.intake import Intake  # here and in save: an answer needs neither
+        """Fit a new model to labeled images; each is read and extracted once."""
+        from lnbnn.model.image_reader import ImageReader  # here and in save: an answer needs neither
 
         model = cls(settings, settings.make_descriptor())
-        intake = Intake(model.descriptor)
-        read = intake.read(
+        reader = ImageReader(model.descriptor)
+        read = reader.read(
             images, labels, first_id=0, on_error=on_error, n_jobs=settings.n_jobs, store=store, progress=progress
         )
         kept = []
         for image, features in read:
             model.take(image, features)
             kept.append(image)
-        check_used(kept, labels, intake.skipped)
-        model.finish(kept, intake.skipped, progress)
+        check_used(kept, labels, reader.skipped)
+        model.finish(kept, reader.skipped, progress)
         return model
 
     def take(self, image: Reference, features: ImageFeatures) -> None:
@@ -204,7 +204,7 @@ class Model:
         self.method.check_absorbs(other.method)
 
     def new_references(self, other: Model) -> tuple[dict[int, Reference], list[tuple[int, int]]]:
-        """The images of another model under new ids, by those they have there; and as of :meth:`absorb`."""
+        """The images of another model under new ids, by those they have there; and as in :meth:`absorb`."""
         known = {image.digest: image.id for image in self.references if image.digest is not None}
         fresh: dict[int, Reference] = {}
         duplicates = []
@@ -217,7 +217,7 @@ class Model:
         return fresh, duplicates
 
     def absorb_as(self, other: Model, fresh: dict[int, Reference], progress: Progress) -> None:
-        """Take in images of another model, as the references that their ids there stand for."""
+        """Take in the images of another model; ``fresh`` has their new references by their ids there."""
         images = list(self.references)
         self.method.resume()
         for place, image in enumerate(other.references):
@@ -267,7 +267,7 @@ class Model:
     def iter_answers(
         self, images: Sequence[ImageLike], *, store: FeatureStore | None = None, reject: float | None = None
     ) -> Iterator[Answer]:
-        """An :class:`Answer` per image, in order, each as soon as it is known; a bad file does not stop the rest."""
+        """Yield an :class:`Answer` per image, in order, as soon as it is ready; a bad file does not stop the others."""
         classes = self.references.classes.tolist()
         for position, found in enumerate(self.iter_scores(images, store, log_proba=True)):
             name = name_of(images[position], position)
@@ -296,7 +296,7 @@ class Model:
 
     @property
     def can_reject(self) -> bool:
-        """Whether images of unknown classes can be told."""
+        """Whether images of unknown classes can be rejected."""
         return self.calibration is not None and self.calibration.can_reject
 
     def false_accept_rates(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -307,11 +307,11 @@ class Model:
     def held_out_scores(
         self, progress: Progress = no_progress, rows: Sequence[int] | None = None
     ) -> NDArray[np.float64] | None:
-        """The scores of each reference as if it was not known, or None where the method cannot tell."""
+        """Leave-one-out scores of the references, or None if the method cannot compute them."""
         return self.method.held_out_scores(progress, rows)
 
     def unknown_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
-        """The scores of each reference as if its class was not known, or None where the method cannot tell."""
+        """Scores of each reference with its class left out, or None if the method cannot compute them."""
         return self.method.unknown_scores(progress)
 
     def score_scales(self) -> NDArray[np.float64]:
@@ -442,7 +442,7 @@ class Model:
         after = parse_images(snapshot.manifest, where)
         for image in after:
             if image.id in before and before[image.id].n_descriptors != image.n_descriptors:
-                raise ModelFormatError(f"{where}: image {image.id} is not what it was; fit the model again.")
+                raise ModelFormatError(f"{where}: image {image.id} has changed; fit the model again.")
         if after != list(self.references):
             change = Change.between(self.references, after, features_of_batches(snapshot, read_batch))
             if len(change):
@@ -458,7 +458,7 @@ class Model:
         return self.method.inconsistencies()
 
     def describe(self) -> str:
-        """One line that says how the answer is found."""
+        """A one-line description of the method."""
         return self.method.describe()
 
     @property
@@ -489,7 +489,7 @@ class Model:
 
 
 def check_used(kept: Sequence[Reference], labels: Sequence[Any], skipped: list[tuple[str, str]]) -> None:
-    """Raise if a fit can use no image; say which classes are left out."""
+    """Raise if no image can be used; log the classes that are left out."""
     if not kept:
         raise InvalidInputError(f"none of the {len(skipped)} images can be used: {skipped[0][1]}")
     for label in sorted(set(labels) - {image.label for image in kept}):

@@ -31,10 +31,11 @@ def open_snapshot(snapshot: Snapshot) -> Model:
     try:
         descriptor = open_descriptor(manifest, snapshot.data, trust_network=snapshot.trust_network)
         stored = {"descriptor": descriptor, "descriptor_params": None} if "network" in manifest else {}
-        params = {**kind.params_before, **manifest["params"], **stored}
+        saved = {kind.params_renamed.get(name, name): value for name, value in manifest["params"].items()}
+        params = {**kind.params_before, **saved, **stored}
         for name, value in kind.params_gone.items():
             if params.pop(name, value) != value:
-                raise ValueError(f"this lnbnn has no setting {name!r} any more")
+                raise ValueError(f"this lnbnn no longer has the setting {name!r}")
         settings = kind(**params)
         settings.check_settings()
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -64,8 +65,10 @@ def _open_member(snapshot: Snapshot, place: int) -> Model:
     folder = snapshot.data / f"member{place}"
     method = read_manifest(folder).get("method")
     if method == FUSION:  # refused before it is opened: it could hold others, and so on
-        raise ModelFormatError(f"{folder}: a part of a fusion must be one method; got {method!r}; fit the model again.")
+        raise ModelFormatError(
+            f"{folder}: a member of a fusion must be one method; got {method!r}; fit the model again."
+        )
     member = open_snapshot(open_model(folder, trust_network=snapshot.trust_network))
     if not member.is_calibrated:
-        raise ModelFormatError(f"{folder}: a part of a fusion must be calibrated; fit the model again.")
+        raise ModelFormatError(f"{folder}: a member of a fusion must be calibrated; fit the model again.")
     return member

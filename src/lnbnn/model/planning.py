@@ -11,7 +11,7 @@ import numpy as np
 
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.model.intake import ReadImage
+from lnbnn.model.image_reader import ReadImage
 from lnbnn.reading.extraction import ImageLike, iter_read, name_of
 from lnbnn.reading.store import FeatureStore
 
@@ -108,7 +108,9 @@ def _estimate(
         item_bytes, n_dims = 1, min(n_dims, normalization.n_components or n_dims)
     n_dims += (2 if classifier.used_location_weight() else 0) + (1 if classifier.used_scale_weight() else 0)
     width = -(-n_dims // 8) * 8
-    bytes_a_row = n_dims * item_bytes + 8 + width // 8 + 8  # the vector, its id, its 4-bit codes, its number in a list
-    index_bytes = n_descriptors * bytes_a_row
+    bytes_per_row = (
+        n_dims * item_bytes + 8 + width // 8 + 8
+    )  # the vector, its id, its 4-bit codes, its number in a list
+    index_bytes = n_descriptors * bytes_per_row
     training = min(_TRAINING_BYTES, n_descriptors * width * 4)
     return FitPlan(len(images), n_descriptors, index_bytes, index_bytes + training + _PROGRAM_BYTES, images=planned)

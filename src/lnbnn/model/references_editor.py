@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
-from lnbnn.model.intake import Intake
+from lnbnn.model.image_reader import ImageReader
+from lnbnn.params import OldName
 from lnbnn.reading.extraction import ImageLike, Progress, no_progress
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import Change, Reference, check_ids, check_label_kind, check_labels
@@ -19,27 +20,27 @@ __all__ = ["ReferenceEditor"]
 
 
 class ReferenceEditor:
-    """The images of a model, to be changed.
+    """Adds, removes and relabels the images of a model.
 
     Parameters
     ----------
     images : iterable of Reference
-        As they are, at least one.
+        The images so far, at least one.
     next_id : int
         The id of the next image.
     min_descriptors : int
-        How many descriptors must be left.
+        How many descriptors a removal must leave.
     descriptor : callable
-        Gives the descriptor that images are read with, or those of a fusion.
+        Returns the descriptor to read images with, or those of a fusion.
     feature_kind : list, optional
-        Length and type that descriptors must have; of a fusion one per descriptor.
+        Required length and type of descriptors; for a fusion, one per descriptor.
 
     Attributes
     ----------
     skipped : list of (name, reason)
         What :meth:`add` left out: files that cannot be read, images without descriptors, and duplicates.
-    doubles : list of (name, id)
-        Those whose content the image of this id has.
+    duplicates : list of (name, id)
+        The duplicates: an image with the same content has this id.
     """
 
     def __init__(
@@ -60,7 +61,9 @@ class ReferenceEditor:
         self.added: dict[int, Any] = {}
         self.n_changes = 0
         self.skipped: list[tuple[str, str]] = []
-        self.doubles: list[tuple[str, int]] = []
+        self.duplicates: list[tuple[str, int]] = []
+
+    doubles = OldName("duplicates")
 
     @property
     def images(self) -> list[Reference]:
@@ -77,18 +80,18 @@ class ReferenceEditor:
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> list[Reference]:
-        """Add labeled images, of known or new classes; returns those that were, with their ids.
+        """Add labeled images, of known or new classes; returns those added, with their ids.
 
-        Parameters are those of the classifiers' ``fit``. An image whose content is in the model already is left out.
+        Parameters are those of the classifiers' ``fit``. Duplicates of images in the model are left out.
         """
         images = list(X)
         given = check_labels(y, len(images))
         check_label_kind(given[0], self._before[0].label)
         known = {image.digest: image.id for image in self._images.values() if image.digest is not None}
-        intake = Intake(self._descriptor(), known)
-        self.skipped, self.doubles = intake.skipped, intake.doubles
+        reader = ImageReader(self._descriptor(), known)
+        self.skipped, self.duplicates = reader.skipped, reader.duplicates
         found = list(
-            intake.read(
+            reader.read(
                 images,
                 given,
                 first_id=self.next_id,
@@ -110,7 +113,7 @@ class ReferenceEditor:
         return [image for image, _ in found]
 
     def remove(self, ids: int | Iterable[int]) -> list[Reference]:
-        """Take images out by their ids; returns them. Their ids are never given again."""
+        """Remove images by their ids; returns them. Ids are never reused."""
         wanted = check_ids(ids, self._images)
         gone = set(wanted)
         n_left = sum(image.n_descriptors for image in self._images.values() if image.id not in gone)
@@ -125,7 +128,7 @@ class ReferenceEditor:
         return [self._images.pop(number) for number in wanted]
 
     def relabel(self, ids: int | Iterable[int], label: Any) -> list[Reference]:
-        """Give images, by their ids, another label, known or new; returns them as they are now."""
+        """Give images another label, known or new, by their ids; returns the relabeled images."""
         wanted = check_ids(ids, self._images)
         (label,) = check_labels([label], 1)
         check_label_kind(label, self._images[wanted[0]].label)
@@ -142,7 +145,7 @@ class ReferenceEditor:
         return found
 
     def label_of(self, text: str) -> Any:
-        """A label given as text, as a label of the model's kind."""
+        """Convert a label from text to the type of the model's labels."""
         if isinstance(self._before[0].label, str):
             return text
         try:
@@ -154,20 +157,21 @@ class ReferenceEditor:
         """What was added and what was left out, as plain values."""
         return {
             "added": [self._images[number].as_json() for number in self.added],
-            "doubles": [list(double) for double in self.doubles],
+            "duplicates": [list(pair) for pair in self.duplicates],
+            "doubles": [list(pair) for pair in self.duplicates],  # the old key, until 0.4
             "skipped": [list(entry) for entry in self.skipped],
         }
 
     def set_batch(self, batch: int) -> None:
-        """Say where the features of the added images are kept."""
+        """Set the batch in which the features of the added images are stored."""
         for number in self.added:
             self._images[number] = replace(self._images[number], batch=batch)
 
     @property
     def has_removed(self) -> bool:
-        """Whether images were taken out."""
+        """Whether images were removed."""
         return any(image.id not in self._images for image in self._before)
 
     def change(self) -> Change:
-        """All that was done, from the images given to those there are now."""
+        """The change from the images given to those there are now."""
         return Change.between(self._before, self._images.values(), lambda image: self.added[image.id])

@@ -256,7 +256,7 @@ def change_model(
     repair : bool
         The model may be damaged: all of it is going to be replaced.
     replaces_all : bool
-        As of :class:`ModelWriter`; implied by ``repair``.
+        As in :class:`ModelWriter`; implied by ``repair``.
     """
     folder = Path(os.path.abspath(path))
     if not repair:

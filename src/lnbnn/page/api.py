@@ -17,15 +17,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.page.bench import Bench, Opened, Photo
-from lnbnn.page.desk import Desk
+from lnbnn.page.change_queue import ChangeQueue
 from lnbnn.page.events import Events
 from lnbnn.page.guard import Limits, Places
 from lnbnn.page.questions import answer, evidence
 from lnbnn.page.replies import Refused, as_reply
-from lnbnn.page.shelf import Shelf
-from lnbnn.page.studies import Studies
-from lnbnn.page.tray import Tray
+from lnbnn.page.reports import Reports
+from lnbnn.page.served_model import Opened, Photo, ServedModel
+from lnbnn.page.uploads import Uploads
 from lnbnn.trust.left_out import left_out_answer
 from lnbnn.version import __version__
 
@@ -38,7 +37,7 @@ _SIDES = (256, 1024)
 
 @dataclass(frozen=True)
 class _Sent:
-    """A photo of a request: its digest, by which the tray has it, and its name; or why it was not taken."""
+    """A photo of a request: its name, and its digest among the uploads; or why it was refused."""
 
     name: str
     digest: str = ""
@@ -48,28 +47,29 @@ class _Sent:
 class Api:
     """The routes below ``/api``, and what they need."""
 
-    def __init__(self, bench: Bench, desk: Desk, shelf: Shelf, events: Events, limits: Limits) -> None:
-        self.bench, self.desk, self.shelf, self.events, self.limits = bench, desk, shelf, events, limits
-        self.tray = Tray(limits.photo_bytes)
-        self.studies = Studies(events, shelf)
+    def __init__(self, served: ServedModel, changes: ChangeQueue, events: Events, limits: Limits) -> None:
+        self.served, self.changes, self.events, self.limits = served, changes, events, limits
+        self.photo_store = served.photo_store
+        self.uploads = Uploads(limits.photo_bytes)
+        self.reports = Reports(events, self.photo_store)
         self._pool = ThreadPoolExecutor(cpu_count(), thread_name_prefix="answer")
         self._questions = Places(limits.n_questions, "questions")
-        self._uploads = Places(limits.n_uploads, "uploads")
+        self._uploading = Places(limits.n_uploads, "uploads")
         self._listeners = Places(limits.n_listeners, "open pages")
 
     def let_go(self) -> None:
-        """The end is near: nobody is kept waiting."""
+        """Before the server stops: disconnect listeners and cancel reports."""
         self.events.close()
-        self.studies.close()
+        self.reports.close()
 
     def close(self) -> None:
-        """Stop what goes on, and remove what was asked about."""
+        """Stop all work and remove the uploads."""
         self.let_go()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self.tray.close()
+        self.uploads.close()
 
     def routes(self) -> list[Route]:
-        """All of them; the description page names each."""
+        """All routes; the page ``/api`` documents each."""
         return [
             Route("/api/model", self.model),
             Route("/api/images", self.images),
@@ -91,9 +91,9 @@ class Api:
     # ---- looking ------------------------------------------------------------------------------------------------
 
     async def model(self, request: Request) -> Response:
-        """What the model holds: ``lnbnn info --format json``, and what is going on."""
-        opened = self.bench.opened
-        own = {"name": self.bench.path.name, "version": __version__, **self.desk.state()}
+        """The model: ``lnbnn info --format json``, and the state of the queue."""
+        opened = self.served.opened
+        own = {"name": self.served.path.name, "version": __version__, **self.changes.state()}
         if opened is None:
             return as_reply(own | {"generation": 0, "n_images": 0, "n_classes": 0, "classes": {}})
         model = opened.classifier.fitted()
@@ -104,12 +104,12 @@ class Api:
 
     async def images(self, request: Request) -> Response:
         """The labeled photos: ``lnbnn list --format json``, with the name each was sent under."""
-        opened, label = self.bench.opened, request.query_params.get("label")
+        opened, label = self.served.opened, request.query_params.get("label")
         images = [] if opened is None else list(opened.images.values())
 
         def listed() -> Response:
             found = [
-                image.as_json() | {"name": self.shelf.name_of(image)}
+                image.as_json() | {"name": self.photo_store.name_of(image)}
                 for image in images
                 if label is None or str(image.label) == label
             ]
@@ -118,54 +118,54 @@ class Api:
         return await self._run(listed)
 
     async def image(self, request: Request) -> Response:
-        """A labeled photo: how it would be answered without itself, and those most like it."""
-        opened = self.bench.now()
+        """A labeled photo: its answer when it is left out, and the photos most similar to it."""
+        opened = self.served.now()
         with self._questions:
             found = await self._run(left_out_answer, opened.classifier, request.path_params["id"])
-        return as_reply(found.as_json() | {"name": self.shelf.name_of(found.image)})
+        return as_reply(found.as_json() | {"name": self.photo_store.name_of(found.image)})
 
     async def picture(self, request: Request) -> Response:
         """A labeled photo as a JPEG of about this size."""
-        image = self.bench.now().images.get(request.path_params["id"])
+        image = self.served.now().images.get(request.path_params["id"])
         if image is None:
             raise Refused(404, "no photo of the model has this id.")
         wanted = _number(request, "size", 256, 1, 4096)
         side = next((side for side in _SIDES if side >= wanted), _SIDES[-1])
         with self._questions:
-            data = await self._run(self.shelf.picture, image, side)
+            data = await self._run(self.photo_store.picture, image, side)
         if data is None:
-            raise Refused(404, "the file of this photo is not at hand, or is not what it was.")
+            raise Refused(404, "the file of this photo is missing or has changed.")
         is_named = request.query_params.get("of", "") == (image.digest or "?")[:12]
         caching = {"Cache-Control": "private, max-age=604800, immutable"} if is_named else {}
         return Response(data, media_type="image/jpeg", headers=caching)
 
     async def audit(self, request: Request) -> Response:
-        """What looks wrong: ``lnbnn audit --format json``, with what was decided before."""
-        opened = self.bench.now()
-        found = await self._study("audit", opened)
-        return as_reply(self.studies.decided(found, opened) | {"generation": opened.generation})
+        """What looks wrong: ``lnbnn audit --format json``, with the decisions so far."""
+        opened = self.served.now()
+        found = await self._report("audit", opened)
+        return as_reply(self.reports.decided(found, opened) | {"generation": opened.generation})
 
     async def evaluation(self, request: Request) -> Response:
-        """How often the model is right, each photo left out."""
-        opened = self.bench.now()
-        found = await self._study("evaluation", opened)
+        """Leave-one-out accuracy."""
+        opened = self.served.now()
+        found = await self._report("evaluation", opened)
         return as_reply(found | {"generation": opened.generation})
 
-    async def _study(self, kind: str, opened: Opened) -> dict[str, Any]:
-        study = self.studies.of(kind, opened)
+    async def _report(self, kind: str, opened: Opened) -> dict[str, Any]:
+        report = self.reports.of(kind, opened)
         try:
-            return await asyncio.wrap_future(study)
+            return await asyncio.wrap_future(report)
         except asyncio.CancelledError:
-            if study.cancelled():
+            if report.cancelled():
                 raise Refused(503, "the server is being stopped.") from None
             raise
 
     async def listen(self, request: Request) -> Response:
-        """What happens, as server-sent events."""
+        """Server-sent events."""
         self._listeners.check()
 
         async def text() -> AsyncIterator[str]:
-            with self._listeners:  # taken when the reply begins: one that never does leaves nothing behind
+            with self._listeners:  # taken when the reply begins, so that one that never begins holds no place
                 async for part in self.events.listen():
                     yield part
 
@@ -174,12 +174,14 @@ class Api:
     # ---- asking -------------------------------------------------------------------------------------------------
 
     async def predict(self, request: Request) -> Response:
-        """Which class photos belong to: ``lnbnn predict --format json``. One photo, one object; a form, a list."""
-        opened = self.bench.now()
+        """Which class photos belong to: ``lnbnn predict --format json``. A photo gets an object, a form a list."""
+        opened = self.served.now()
         rate = _rate(request)
         top = _number(request, "top", 5, 1, 10_000)
         if rate is not None and not opened.classifier.fitted().can_reject:
-            raise InvalidInputError("the model cannot tell what is unknown yet; it needs three classes of two photos.")
+            raise InvalidInputError(
+                'the model cannot answer "unknown" yet; it needs three classes with two photos each.'
+            )
         with self._questions:
             sent, is_form = await self._photos(request)
             found = await asyncio.gather(*(self._answer(opened, one, top, rate) for one in sent))
@@ -190,19 +192,19 @@ class Api:
     async def _answer(self, opened: Opened, sent: _Sent, top: int, rate: float | None) -> dict[str, Any]:
         if sent.error is not None:
             return {"path": sent.name, "label": None, "ranking": [], "error": sent.error}
-        with self.tray.hold(sent.digest) as file:
+        with self.uploads.hold(sent.digest) as file:
             found = await self._run(partial(answer, opened, file, sent.name, top=top, reject=rate))
         return found | {"photo": sent.digest}
 
     async def explain(self, request: Request) -> Response:
         """Why a photo gets its answer: ``lnbnn explain --format json``, with the map of the evidence."""
-        opened, params = self.bench.now(), request.query_params
+        opened, params = self.served.now(), request.query_params
         with self._questions:
             digest = params.get("photo") or (await self._photo(request)).digest
             ask: dict[str, Any] = {"label": params.get("label"), "against": params.get("against")}
             ask["top"] = _number(request, "top", 20, 1, 1 << 24)
-            with self.tray.hold(digest) as file:
-                found = await self._run(partial(evidence, opened, self.shelf, file, **ask))
+            with self.uploads.hold(digest) as file:
+                found = await self._run(partial(evidence, opened, self.photo_store, file, **ask))
         return as_reply(found | {"photo": digest})
 
     # ---- changing -----------------------------------------------------------------------------------------------
@@ -212,43 +214,43 @@ class Api:
         label = request.query_params.get("label", "")
         if not label.strip():
             raise InvalidInputError("expected the name of the class, ?label=NAME; got none.")
-        with self._uploads:
+        with self._uploading:
             if "photo" in request.query_params:
                 sent = [_Sent(_name(request.query_params.get("name")), request.query_params["photo"])]
             else:
                 sent, _ = await self._photos(request)
             kept, skipped = await self._run(self._keep, sent)
             try:
-                result: dict[str, Any] = {"added": [], "doubles": [], "skipped": []}
+                result: dict[str, Any] = {"added": [], "duplicates": [], "doubles": [], "skipped": []}
                 if kept:
-                    result = await asyncio.wrap_future(self.desk.add(kept, label))
+                    result = await asyncio.wrap_future(self.changes.add(kept, label))
             finally:
                 for photo in kept:
-                    self.shelf.release(photo.digest)
+                    self.photo_store.release(photo.digest)
         return as_reply(result | {"skipped": skipped + result["skipped"]})
 
     def _keep(self, sent: list[_Sent]) -> tuple[list[Photo], list[list[str]]]:
-        """Put photos on the shelf; those that are no pictures are named."""
+        """Store the photos; list those that are not pictures."""
         kept: list[Photo] = []
         skipped = [[one.name, one.error] for one in sent if one.error is not None]
         try:
             for one in sent:
                 if one.error is None:
-                    with self.tray.hold(one.digest) as file:
+                    with self.uploads.hold(one.digest) as file:
                         try:
-                            kept.append(Photo(self.shelf.keep(file, one.name), one.name))
+                            kept.append(Photo(self.photo_store.keep(file, one.name), one.name))
                         except ImageReadError as error:
                             skipped.append([one.name, str(error).replace(str(file), one.name)])
         except BaseException:
             for photo in kept:
-                self.shelf.release(photo.digest)
+                self.photo_store.release(photo.digest)
             raise
         return kept, skipped
 
     async def remove(self, request: Request) -> Response:
         """Remove photos by their ids."""
         content = await _json(request)
-        return as_reply(await asyncio.wrap_future(self.desk.remove(_ids(content))))
+        return as_reply(await asyncio.wrap_future(self.changes.remove(_ids(content))))
 
     async def relabel(self, request: Request) -> Response:
         """Give photos another label."""
@@ -256,30 +258,30 @@ class Api:
         ids, label = _ids(content), content.get("label")
         if not isinstance(label, str | int) or isinstance(label, bool):
             raise InvalidInputError('expected {"ids": [...], "label": NAME}.')
-        return as_reply(await asyncio.wrap_future(self.desk.relabel(ids, str(label))))
+        return as_reply(await asyncio.wrap_future(self.changes.relabel(ids, str(label))))
 
     async def undo(self, request: Request) -> Response:
-        """Take back the last change that was made through the page."""
-        return as_reply(await asyncio.wrap_future(self.desk.undo()))
+        """Undo the last change made through the page."""
+        return as_reply(await asyncio.wrap_future(self.changes.undo()))
 
     async def improve(self, request: Request) -> Response:
         """Choose the method and its settings again on all photos, as ``lnbnn fit`` does; it may take minutes."""
-        self.bench.now()
-        return as_reply(await asyncio.wrap_future(self.desk.improve()))
+        self.served.now()
+        return as_reply(await asyncio.wrap_future(self.changes.improve()))
 
     async def decide(self, request: Request) -> Response:
-        """Remember what was decided of an entry of the audit."""
-        content, opened = await _json(request), self.bench.now()
+        """Store a decision about an audit entry."""
+        content, opened = await _json(request), self.served.now()
         name, decision, labels = str(content.get("list")), str(content.get("decision")), content.get("labels")
         if not isinstance(labels, list) or not all(isinstance(label, str | int) for label in labels):
             raise InvalidInputError('expected {"list": ..., "ids": [...], "labels": [...], "decision": ...}.')
-        await self._run(self.studies.decide, opened, name, _ids(content), labels, decision)
+        await self._run(self.reports.decide, opened, name, _ids(content), labels, decision)
         return as_reply({"decided": decision})
 
     # ---- reading requests ---------------------------------------------------------------------------------------
 
     async def _run(self, work: Callable[..., _T], *args: Any) -> _T:
-        """Do something that takes a while in a thread; who asked first is answered first."""
+        """Run slow work in a thread, first come, first served."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
 
     async def _photo(self, request: Request) -> _Sent:
@@ -295,7 +297,7 @@ class Api:
             if kind and not kind.startswith("image/") and kind != "application/octet-stream":
                 raise Refused(415, "expected a photo as the body (Content-Type: image/...), or a form of files.")
             name = _name(request.query_params.get("name"))
-            return [_Sent(name, await self.tray.take(request.stream()))], False
+            return [_Sent(name, await self.uploads.take(request.stream()))], False
         limits = self.limits
         async with request.form(max_files=limits.n_files, max_fields=20) as form:
             sent = await self._run(self._take_files, form)
@@ -309,7 +311,7 @@ class Api:
             if isinstance(upload, UploadFile):
                 name = _name(upload.filename)
                 try:
-                    sent.append(_Sent(name, self.tray.take_file(upload.file)))
+                    sent.append(_Sent(name, self.uploads.take_file(upload.file)))
                 except Refused as error:
                     sent.append(_Sent(name, error=f"{name}: {error}"))
         return sent

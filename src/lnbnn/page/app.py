@@ -1,4 +1,4 @@
-"""The application: routes, static files, errors, start and end, all behind the guard."""
+"""The application: routes, static files, errors, start and stop, all behind the guard."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from starlette.staticfiles import StaticFiles
 from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import LnbnnError
 from lnbnn.page.api import Api
-from lnbnn.page.bench import Bench
-from lnbnn.page.desk import Desk
+from lnbnn.page.change_queue import ChangeQueue
 from lnbnn.page.events import Events
 from lnbnn.page.guard import Guard, Keys, Limits, address_of
+from lnbnn.page.photo_store import PhotoStore, photo_store_folder
 from lnbnn.page.replies import Refused, error_reply, handle_disconnect, handle_error
-from lnbnn.page.shelf import Shelf, shelf_folder
+from lnbnn.page.served_model import ServedModel
 from lnbnn.trust.photos import Folders
 
 __all__ = ["STATIC", "make_app"]
@@ -49,20 +49,20 @@ def make_app(
     Parameters
     ----------
     path : path
-        The model; one that is not there begins empty.
+        The model; if there is none yet, the page starts empty.
     keys : Keys
     names, any_address, limits
-        As of :class:`~lnbnn.page.guard.Guard`.
+        As in :class:`~lnbnn.page.guard.Guard`.
     images : folders
-        Where the labeled photos are now; by default where they were.
+        Folders with the labeled photos, if they have moved.
     new, trust_network
-        As of :class:`~lnbnn.page.bench.Bench`.
+        As in :class:`~lnbnn.page.served_model.ServedModel`.
     """
     limits = limits or Limits()
-    events, shelf = Events(), Shelf(shelf_folder(path), images)
-    bench = Bench(path, shelf, new=new, trust_network=trust_network)
-    desk = Desk(bench, events)
-    api = Api(bench, desk, shelf, events, limits)
+    events, photo_store = Events(), PhotoStore(photo_store_folder(path), images)
+    served = ServedModel(path, photo_store, new=new, trust_network=trust_network)
+    changes = ChangeQueue(served, events)
+    api = Api(served, changes, events, limits)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -70,9 +70,9 @@ def make_app(
         try:
             yield
         finally:
-            desk.close()
+            changes.close()
             api.close()
-            shelf.close()
+            photo_store.close()
 
     async def log_in(request: Request) -> Response:
         if not keys.has_password:
@@ -106,9 +106,9 @@ def make_app(
         },
         lifespan=lifespan,
     )
-    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # forms that are none are no news
-    shelf.open()
-    desk.start()
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # malformed forms are not worth a log line
+    photo_store.open()
+    changes.start()
     guard = Guard(app, keys=keys, names=names, any_address=any_address, limits=limits)
     guard.before_end = api.let_go
     return guard
@@ -120,7 +120,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _own_error(request: Request, error: Exception) -> Response:
-    """An error of our own: the user of the terminal is told, the client is not."""
+    """A bug: details go to the terminal, not to the client."""
     _logger.error(
         "%s %s failed: %r", request.method, request.url.path, error, exc_info=_logger.isEnabledFor(logging.DEBUG)
     )

@@ -1,4 +1,4 @@
-"""What happens to the model, told to every open page as server-sent events."""
+"""Changes and progress, sent to every open page as server-sent events."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 
 __all__ = ["Events"]
 
-_MOST_WAITING = 200  # events; who does not read them is let go, and comes back by itself
+_MOST_WAITING = 200  # events; a listener that does not read them is disconnected, and reconnects by itself
 _PULSE_S = 15.0
 
 
 class Events:
-    """Tells listeners; may be told things from any thread."""
+    """Sends events to listeners; may be called from any thread."""
 
     def __init__(self) -> None:
         self._listeners: set[asyncio.Queue[str | None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> None:
-        """To be called in the loop that the listeners are served in."""
+        """Call this in the event loop that serves the listeners."""
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
-        """Let every listener go."""
+        """Disconnect every listener."""
         for queue in self._listeners:
             queue.put_nowait(None)
 
     def say(self, kind: str, **content: Any) -> None:
-        """Tell all listeners; lost if there is no loop."""
+        """Send an event to all listeners; it is lost if there is no loop."""
         if self._loop is not None and not self._loop.is_closed():
             text = f"event: {kind}\ndata: {json.dumps(content, separators=(',', ':'))}\n\n"
             self._loop.call_soon_threadsafe(self._tell, text)

@@ -1,4 +1,4 @@
-"""Who may ask, and how much: Host, Origin, secret or password, the bytes and the time of a body, headers of replies."""
+"""Access control and limits: Host, Origin, secret or password, size and speed of uploads, headers of replies."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _SAFE = ("GET", "HEAD")
-_MOST_ADDRESSES = 1000  # whose wrong passwords are counted
-_OPEN_PATHS = ("/login", "/static/")  # what anyone may see: a form, style and scripts
+_MOST_ADDRESSES = 1000  # for which wrong passwords are counted
+_OPEN_PATHS = ("/login", "/static/")  # open to anyone: the login form, styles and scripts
 _WITH_PHOTOS = ("/api/predict", "/api/explain", "/api/add")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is taken at a time; what is above is refused with 413, 429 or 503."""
+    """Limits; what exceeds them is refused with 413, 429 or 503."""
 
     photo_bytes: int = 64 << 20
     request_bytes: int = 256 << 20
@@ -54,13 +54,13 @@ class Limits:
     n_uploads: int = 16
     n_listeners: int = 32
     idle_s: float = 20.0
-    """The longest silence in a body ..."""
+    """The longest pause within an upload."""
     bytes_per_s: int = 8 << 10
-    """... and the least speed of it, after a minute."""
+    """The lowest speed of an upload after its first minute."""
 
 
 class Keys:
-    """What opens the door: a secret in the address, or a password. The browser keeps a session, not either of them."""
+    """A secret in the address, or a password. The browser keeps a session, neither of the two."""
 
     def __init__(self, *, secret: str | None = None, password: str | None = None, cookie: str = "lnbnn") -> None:
         self.secret, self._password, self.cookie = secret, password, cookie
@@ -69,7 +69,7 @@ class Keys:
 
     @property
     def has_password(self) -> bool:
-        """Whether there is a form to fill in."""
+        """Whether a password is asked for."""
         return self._password is not None
 
     def opens(self, given: str, address: str = "") -> bool:
@@ -120,7 +120,7 @@ def _same(given: str, known: str) -> bool:
 
 
 class Guard:
-    """Lets only those requests pass to the application that it may answer.
+    """Middleware that passes only permitted requests to the application.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class Guard:
             self._n_requests -= 1
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """The reply to a request that does not pass."""
+        """The reply to a request that may not pass; None for one that may."""
         headers = Headers(scope=scope)
         try:
             self._check_site(scope, headers)
@@ -183,15 +183,15 @@ class Guard:
         site = headers.get("sec-fetch-site", "none")
         is_visit = scope["method"] in _SAFE and headers.get("sec-fetch-mode") == "navigate"
         if site not in ("same-origin", "none") and not (is_visit and not scope["path"].startswith("/api/")):
-            raise Refused(403, "requests from other sites are not answered.")
+            raise Refused(403, "requests from other sites are refused.")
         origin = headers.get("origin")
         if origin is not None and _host_of(origin) != hosts[0].lower():
-            raise Refused(403, "requests from other sites are not answered.")
+            raise Refused(403, "requests from other sites are refused.")
 
     def _is_ours(self, host: str) -> bool:
         try:
             parts = urlsplit(f"//{host}")
-            name, _ = parts.hostname, parts.port  # one that is no number raises
+            name, _ = parts.hostname, parts.port  # raises if the port is not a number
             if name is None or "@" in host or "/" in host:
                 return False
         except ValueError:
@@ -206,7 +206,9 @@ class Guard:
     def _check_length(self, scope: Scope, headers: Headers) -> None:
         length = headers.get("content-length")
         if length is not None and (not length.isdecimal() or int(length[:20]) > _most(scope, self.limits)):
-            raise Refused(413, f"a request may hold {_most(scope, self.limits) >> 20} MiB here; send less at a time.")
+            raise Refused(
+                413, f"a request may have at most {_most(scope, self.limits) >> 20} MiB here; send less at a time."
+            )
 
     def _at_the_door(self, scope: Scope, headers: Headers) -> Response | None:
         path = scope["path"]
@@ -249,7 +251,7 @@ def _host_of(origin: str) -> str | None:
 
 
 class _Body:
-    """The body of a request as it comes: counted, and not waited for without end."""
+    """The body of a request as it arrives, within limits of size and time."""
 
     def __init__(self, scope: Scope, receive: Receive, limits: Limits) -> None:
         self._receive, self._limits, self._most = receive, limits, _most(scope, limits)
@@ -263,23 +265,23 @@ class _Body:
         try:
             message = await asyncio.wait_for(self._receive(), max(wait, 0.0))
         except TimeoutError:
-            raise Refused(408, "the request came too slowly; try again.") from None
+            raise Refused(408, "the request arrived too slowly; try again.") from None
         if message["type"] == "http.request":
             self._n_bytes += len(message.get("body", b""))
             self._is_whole = not message.get("more_body", False)
             if self._n_bytes > self._most:
-                raise Refused(413, f"a request may hold {self._most >> 20} MiB here; send less at a time.")
+                raise Refused(413, f"a request may have at most {self._most >> 20} MiB here; send less at a time.")
         return message
 
 
 class Places:
-    """A number of places; who finds none is told to come again."""
+    """A limited number of places; without a free one, a request is refused with 503."""
 
     def __init__(self, n: int, what: str) -> None:
         self._left, self._what = n, what
 
     def check(self) -> None:
-        """Refuse if there is none left."""
+        """Refuse if no place is free."""
         if self._left <= 0:
             raise Refused(503, f"too many {self._what} at a time; try again.", retry_s=1)
 

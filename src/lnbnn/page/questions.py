@@ -1,4 +1,4 @@
-"""What a model says of a photo, as plain values: the same as the command line's, called by the photo's own name."""
+"""What the model says about a photo, as on the command line, under the photo's original name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from lnbnn.classifiers.base import check_rate
-from lnbnn.page.bench import Opened
-from lnbnn.page.shelf import Shelf
+from lnbnn.page.photo_store import PhotoStore
+from lnbnn.page.served_model import Opened
 from lnbnn.trust.evidence import Evidence, explain
 from lnbnn.trust.matches import match_photos
 
@@ -20,7 +20,7 @@ _MATCHED = 4  # labeled photos whose patches are shown
 
 
 def answer(opened: Opened, file: Path, name: str, *, top: int, reject: float | None) -> dict[str, Any]:
-    """What ``lnbnn predict --format json`` says, and all probabilities of those listed."""
+    """What ``lnbnn predict --format json`` says, with the probability of every class listed."""
     check_rate(reject)
     (found,) = opened.classifier.iter_answers([file], reject=reject)
     content = found.as_json(top)
@@ -30,12 +30,12 @@ def answer(opened: Opened, file: Path, name: str, *, top: int, reject: float | N
 
 
 def evidence(
-    opened: Opened, shelf: Shelf, file: Path, *, label: str | None, against: str | None, top: int
+    opened: Opened, photo_store: PhotoStore, file: Path, *, label: str | None, against: str | None, top: int
 ) -> dict[str, Any]:
-    """What ``lnbnn explain --format json`` says, with the map of the evidence."""
+    """What ``lnbnn explain --format json`` says, with the evidence map."""
     found = explain(opened.classifier, file, label=label, against=against)
     photos = found.photos
-    folders = shelf.folders_of([photo.image for photo in photos[:_MATCHED]])
+    folders = photo_store.folders_of([photo.image for photo in photos[:_MATCHED]])
     drawn = match_photos(found.matches, photos[:_MATCHED], folders=folders)
     content = found.as_json()
     return content | {
@@ -48,7 +48,7 @@ def evidence(
 
 
 def _map(found: Evidence) -> dict[str, Any]:
-    """The evidence of each pixel from -127 (against) to 127 (for), row after row, in base 64."""
+    """The evidence of each pixel from -127 (against) to 127 (for), row by row, in base64."""
     limit = float(np.quantile(np.abs(found.map), 0.995)) or 1.0
     values = np.clip(found.map / limit * 127.0, -127, 127).round().astype(np.int8)
     height, width = values.shape

@@ -1,4 +1,4 @@
-"""What is sent back: JSON of any text, and one table of which error has which status."""
+"""Replies: JSON of any text, and one table from errors to HTTP statuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Refused", "as_reply", "error_reply", "handle_disconnect", "handle_er
 
 
 class Refused(Exception):
-    """A request that is not answered: its status, why, and what to do."""
+    """A request that is refused: its status, why, and what to do."""
 
     def __init__(self, status: int, text: str, *, retry_s: int | None = None) -> None:
         super().__init__(text)
@@ -34,14 +34,14 @@ _STATUS: list[tuple[type[Exception], int]] = [
 
 
 def status_of(error: Exception) -> int:
-    """The status of a reply to a request that ended with this error."""
+    """The HTTP status for an error."""
     if isinstance(error, Refused):
         return error.status
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 def as_reply(value: Any, status: int = 200) -> Response:
-    """Plain values as JSON; letters that cannot be sent are in codes, and what is not a number is null."""
+    """Plain values as JSON; characters that cannot be sent are escaped, and NaN becomes null."""
     text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
     return Response(text, status, media_type="application/json")
 
@@ -57,7 +57,7 @@ def _finite(value: Any) -> Any:
 
 
 def error_reply(status: int, text: str, *, retry_s: int | None = None) -> Response:
-    """What is said of a request that was not answered."""
+    """The reply to a request that failed."""
     reply = as_reply({"error": text}, status)
     if retry_s is not None:
         reply.headers["Retry-After"] = str(retry_s)
@@ -65,14 +65,14 @@ def error_reply(status: int, text: str, *, retry_s: int | None = None) -> Respon
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
-    """The reply to a request that ended with an error raised on purpose."""
+    """The reply to a request that ended with an expected error."""
     status = status_of(error)
-    text = str(error) if isinstance(error, LnbnnError | Refused) else "out of memory, or an error of the disk."
+    text = str(error) if isinstance(error, LnbnnError | Refused) else "out of memory, or a disk error."
     retry_s = getattr(error, "retry_s", None)
     return error_reply(status, text, retry_s=2 if retry_s is None and status == 503 else retry_s)
 
 
 async def handle_disconnect(request: Request, error: Exception) -> Response:
-    """Nobody is there to be told."""
+    """The client has disconnected."""
     assert isinstance(error, ClientDisconnect)
     return Response(status_code=400)

@@ -18,7 +18,7 @@ from lnbnn.trust.photos import Folders
 __all__ = ["PORT", "PageServer", "serve"]
 
 PORT = 8000
-"""Taken if it is free and no other is asked for."""
+"""The default port, if it is free."""
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MIN_PASSWORD = 8
@@ -85,7 +85,7 @@ class PageServer(uvicorn.Server):
     def __init__(self, app: Guard) -> None:
         config = uvicorn.Config(
             app,
-            log_level="critical",  # requests that are none are no news; errors of our own are told by the application
+            log_level="critical",  # malformed requests are not worth a line; the application reports bugs
             access_log=False,
             server_header=False,
             date_header=False,
@@ -99,13 +99,13 @@ class PageServer(uvicorn.Server):
         self._before_end = app.before_end
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End; pages that listen are let go first, or they would be waited for."""
+        """Stop; listening pages are disconnected first, or they would be waited for."""
         self._before_end()
         await super().shutdown(sockets)
 
 
 def _listen(host: str, port: int | None) -> socket.socket:
-    """A socket that takes connections."""
+    """A listening socket."""
     try:
         family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
     except ValueError:
@@ -121,5 +121,5 @@ def _listen(host: str, port: int | None) -> socket.socket:
             listener.close()
             if wanted == 0 or port is not None:
                 reason = error.strerror or error
-                raise InvalidInputError(f"{host}:{wanted} cannot be listened on ({reason}); take another.") from error
+                raise InvalidInputError(f"{host}:{wanted} cannot be listened on ({reason}); choose another.") from error
     raise AssertionError

@@ -1,4 +1,4 @@
-"""What was done through the page, and how to take it back."""
+"""The changes made through the page, and how to undo them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Added:
 
 @dataclass(frozen=True)
 class Removed:
-    """Photos that were removed: id, digest, label and name of each that is still at hand."""
+    """Photos that were removed: id, digest, label and name of each whose file still exists."""
 
     photos: tuple[tuple[int, str, Any, str], ...]
 
@@ -40,7 +40,7 @@ class Removed:
 
 @dataclass(frozen=True)
 class Relabeled:
-    """Photos that got another label, by id, with the one they had."""
+    """Photos that were relabeled: id and previous label."""
 
     labels: tuple[tuple[int, Any], ...]
 
@@ -55,30 +55,30 @@ Step = Added | Removed | Relabeled
 
 
 class UndoList:
-    """The last steps, newest last; the oldest are forgotten."""
+    """The latest steps, newest last; the oldest are dropped."""
 
     def __init__(self) -> None:
         self._steps: deque[Step] = deque(maxlen=_MOST)
 
     def push(self, step: Step) -> None:
-        """A step that was made."""
+        """Append a step."""
         self._steps.append(step)
 
     def pop(self) -> Step | None:
-        """The last step, to be taken back."""
+        """Remove and return the last step."""
         return self._steps.pop() if self._steps else None
 
     def renumber(self, ids: Mapping[int, int]) -> None:
-        """Photos came back under other ids: the steps before speak of these from now on."""
+        """Replace ids in all steps, for photos that came back under new ids."""
         self._steps = deque((step.renumbered(ids) for step in self._steps), maxlen=_MOST)
 
     @property
     def last(self) -> str | None:
-        """What would be taken back, in words."""
+        """What would be undone, in words."""
         return str(self._steps[-1]) if self._steps else None
 
     def digests(self) -> set[str]:
-        """Photos that a step may bring back."""
+        """Photos that an undo may bring back."""
         return {digest for step in list(self._steps) if isinstance(step, Removed) for _, digest, _, _ in step.photos}
 
 

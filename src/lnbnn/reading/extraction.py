@@ -44,13 +44,13 @@ _Result = TypeVar("_Result")
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
-    """The progress of who does not ask for any."""
+    """No progress report: the default."""
 
 
 def features_of(
     image: ImageLike, descriptor: Descriptor | Sequence[Descriptor], store: FeatureStore | None = None
 ) -> Any:
-    """The features of one image; read from the store, or extracted and put there. As of :func:`read_features`."""
+    """The features of one image; read from the store, or extracted and put there. As in :func:`read_features`."""
     return read_features(image, descriptor, store, needs_digest=False)[0]
 
 

@@ -40,7 +40,7 @@ class FeatureStore:
 
     def key(self, digest: str, descriptor: Descriptor) -> str:
         """Hexadecimal name of the entry for the picture file with this SHA-256 and these settings."""
-        given = {key: value for key, value in descriptor.settings().items() if key not in descriptor.learnt_settings}
+        given = {key: value for key, value in descriptor.settings().items() if key not in descriptor.learned_settings}
         settings = [_LAYOUT, descriptor.name, descriptor.version, given]
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode() + bytes.fromhex(digest)).hexdigest()
 
@@ -60,7 +60,7 @@ class FeatureStore:
         if not self._warned:
             self._warned = True
             _logger.warning(
-                "%s: damaged, or not what its name says; such features are extracted again (said once a cache)", path
+                "%s: damaged, or not what its name says; such features are extracted again (said once per cache)", path
             )
         return None
 

@@ -1,7 +1,7 @@
-"""What looks wrong in a set of labeled images, to the model that holds them: each is looked up without itself.
+"""An audit of the labeled images of a model: each is classified without itself.
 
-One pass over the images finds labels that look wrong, near-duplicates, images that resemble nothing, and classes that
-are confused. :func:`audit` computes; :mod:`lnbnn.trust.audit_page` and the command line show.
+One pass finds labels that look wrong, near-duplicates, images unlike any other, and confused classes. :func:`audit`
+computes; :mod:`lnbnn.trust.audit_page` and the command line show the result.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import InvalidInputError
 from lnbnn.methods.matching import MatchingMethod, image_of_id
-from lnbnn.model.calibration import prominence
+from lnbnn.model.calibration import best_class_z
 from lnbnn.model.fusion import FusionModel
 from lnbnn.model.model import Model
+from lnbnn.params import OldName
 from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import References, can_be_held_out
-from lnbnn.trust.mislabelled import doubts, standard_scores, wrong_label_probabilities
+from lnbnn.trust.mislabeled import doubts, standard_scores, wrong_label_probabilities
 
 __all__ = ["Audit", "ConfusedClasses", "NearDuplicate", "Stranger", "Suspect", "audit", "nearest_images"]
 
@@ -35,7 +36,7 @@ _STRANGER_BELOW = 0.25  # ... if it is not their own, or stands out less than th
 
 @dataclass(frozen=True)
 class Suspect:
-    """An image whose label looks wrong: without it, the model takes it for another class."""
+    """An image whose label looks wrong: without it, the model answers another class."""
 
     id: int
     name: str
@@ -44,16 +45,16 @@ class Suspect:
     probability: float
     """That the label is wrong."""
     doubt: float
-    """How far the suggested class stands above the label, in units of the spread of the image's scores."""
+    """How far the suggested class is above the label, in units of the spread of the image's scores."""
     closest_id: int
     closest_name: str
     closest_label: Any
-    """The image that is most like it."""
+    """The most similar image."""
 
 
 @dataclass(frozen=True)
 class NearDuplicate:
-    """Two images of which one holds most of what the other does; ``share`` of the descriptors find a twin there."""
+    """Two images of which one contains most of the other; ``share`` of the descriptors have a match there."""
 
     id: int
     name: str
@@ -72,19 +73,22 @@ class NearDuplicate:
 
 @dataclass(frozen=True)
 class Stranger:
-    """An image that no other resembles: no class stands out for it, its own included."""
+    """An image unlike any other: no class stands out for it, not even its own."""
 
     id: int
     name: str
     label: Any
-    prominence: float
+    z_score: float
+    """How far its best class is above the others, in standard deviations."""
     rank: int
-    """Of its label among all classes, 1 for the best."""
+    """The rank of its label among all classes, 1 for the best."""
+
+    prominence = OldName("z_score")
 
 
 @dataclass(frozen=True)
 class ConfusedClasses:
-    """Images of a class that are taken for another one."""
+    """Images of a class that are answered as another one."""
 
     label: Any
     answer: Any
@@ -94,12 +98,12 @@ class ConfusedClasses:
 
 @dataclass(frozen=True)
 class Audit:
-    """What :func:`audit` found, the most striking first."""
+    """What :func:`audit` found, most suspicious first."""
 
     n_images: int
     n_classes: int
     accuracy: float
-    """Share of the images whose label the model finds again without them."""
+    """The leave-one-out accuracy."""
     suspects: tuple[Suspect, ...]
     near_duplicates: tuple[NearDuplicate, ...]
     strangers: tuple[Stranger, ...]
@@ -110,17 +114,20 @@ class Audit:
         found = asdict(self)
         for entry, pair in zip(found["near_duplicates"], self.near_duplicates, strict=True):
             entry["across_classes"] = pair.across_classes
+        for entry in found["strangers"]:
+            entry["prominence"] = entry["z_score"]  # the old key, until 0.4
         return found
 
 
 def audit(classifier: Classifier, *, min_probability: float = _SUSPECT_FROM, progress: Progress = no_progress) -> Audit:
-    """Look up each labeled image of a model without itself, and list what looks wrong.
+    """Classify each labeled image of a model without itself, and list what looks wrong.
 
     Parameters
     ----------
     classifier : a fitted model of a method that can leave its images out, or a fusion of such
     min_probability : float, default=0.3
-        List an image as mislabeled if its label is at least this probably wrong; see :mod:`lnbnn.trust.mislabelled`.
+        List an image as mislabeled if its label is wrong with at least this probability; see
+        :mod:`lnbnn.trust.mislabeled`.
     """
     if not 0.0 <= min_probability <= 1.0:
         raise InvalidInputError(f"min_probability must be from 0 to 1; got {min_probability}.")
@@ -166,7 +173,7 @@ def _look_up(model: Model, progress: Progress) -> tuple[NDArray[np.float64], Twi
     if not isinstance(model.method, MatchingMethod):
         scores = model.held_out_scores(progress)
         if scores is None:
-            raise InvalidInputError(f"method {model.settings.method!r} cannot look up its images without themselves.")
+            raise InvalidInputError(f"method {model.settings.method!r} cannot leave its images out.")
         return scores, _alike(model, scores)
     method, n_classes = model.method, len(model.method.references.classes)
     places = {image.id: place for place, image in enumerate(method.references)}
@@ -255,13 +262,13 @@ def _near_duplicates(images: References, twins: Twins) -> tuple[NearDuplicate, .
 
 def _strangers(images: References, scores: NDArray[np.float64]) -> tuple[Stranger, ...]:
     labels = images.places
-    stands_out = prominence(scores)
+    z_scores = best_class_z(scores)
     ranks = 1 + (scores > scores[np.arange(len(labels)), labels][:, None]).sum(axis=1)
     n_listed = int(np.ceil(_STRANGER_SHARE * len(labels)))
-    order = np.argsort(stands_out, kind="stable")[:n_listed]
-    listed = [p for p in order if ranks[p] > 1 or stands_out[p] < _STRANGER_BELOW * np.median(stands_out)]
+    order = np.argsort(z_scores, kind="stable")[:n_listed]
+    listed = [p for p in order if ranks[p] > 1 or z_scores[p] < _STRANGER_BELOW * np.median(z_scores)]
     return tuple(
-        Stranger(images[p].id, images[p].name, images[p].label, float(stands_out[p]), int(ranks[p])) for p in listed
+        Stranger(images[p].id, images[p].name, images[p].label, float(z_scores[p]), int(ranks[p])) for p in listed
     )
 
 

@@ -1,4 +1,4 @@
-"""The page of pictures of an audit: one HTML file that needs nothing else."""
+"""The HTML report of an audit, with pictures: one self-contained file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write_audit_page(
     model: str = "model",
     folders: Sequence[str | os.PathLike[str]] = (),
 ) -> int:
-    """Write the page that :func:`audit_page` makes, whole or not at all; returns how many pictures it lacks."""
+    """Write the page that :func:`audit_page` makes, atomically; returns how many pictures are missing."""
     text, n_missing = audit_page(audit, model=model, folders=folders)
     with atomic_path(path) as partial:
         partial.write_text(text, encoding="utf-8")
@@ -61,10 +61,10 @@ def write_audit_page(
 def audit_page(
     audit: Audit, *, model: str = "model", folders: Sequence[str | os.PathLike[str]] = ()
 ) -> tuple[str, int]:
-    """The page as text, and how many pictures it lacks.
+    """The page as text, and how many pictures are missing.
 
-    Pictures are read from where the model says they were, but only from the given folders: a model may name any path.
-    One that is gone, or lies elsewhere, is named instead.
+    Pictures are read from the paths in the model, but only within the given folders: a model may name any path. A
+    picture that is missing, or elsewhere, is shown by name.
     """
     pictures, title = _Pictures(folders), f"Audit of {html_text(model)}"
     suspects, duplicates, strangers = _cards(audit, shell_word(model), pictures)
@@ -76,31 +76,31 @@ def audit_page(
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>",
         f"<title>{title}</title><style>{_STYLE}</style>",
         f"<h1>{title}</h1>",
-        f"<p>{audit.n_images:,} images of {audit.n_classes:,} classes. Each was looked up as if the model lacked it: "
-        f"{100 * audit.accuracy:.1f} % got their own label back.</p>",
+        f"<p>{audit.n_images:,} images of {audit.n_classes:,} classes. Each was classified as if it had never been "
+        f"seen: {100 * audit.accuracy:.1f} % got their own label.</p>",
     ]
     if pictures.n_missing:
         command = _command(f"audit {shell_word(model)} -o audit.html --images FOLDER")
         parts.append(
-            f"<p>{pictures.n_missing} pictures are not shown: only those in folders that you name are. {command}</p>"
+            f"<p>{pictures.n_missing} pictures are not shown; only those in the folders given are. {command}</p>"
         )
     for heading, what, cards, n_found in (
         (
             "Labels that look wrong",
-            "Without the image, the model takes it for another class. The bar: how probable it is that the label is "
-            "wrong. Left: the image; right: the one in the model that is most like it.",
+            "Without the image, the model answers another class. The bar shows how likely the label is to be wrong. "
+            "Left: the image; right: the most similar one in the model.",
             suspects,
             len(audit.suspects),
         ),
         (
             "Near-duplicates",
-            "One of the two holds most of what the other does; those with different labels come first.",
+            "One of the two contains most of the other; pairs with different labels come first.",
             duplicates,
             len(audit.near_duplicates),
         ),
         (
-            "Images that nothing resembles",
-            "No class stands out for them, and least of all their own.",
+            "Images unlike any other",
+            "No class stands out for them, least of all their own.",
             strangers,
             len(audit.strangers),
         ),
@@ -108,9 +108,9 @@ def audit_page(
         shown = "" if n_found <= len(cards) else f" The first {len(cards)} of {n_found} are shown."
         parts.append(f"<h2>{heading} ({n_found})</h2><p>{what}{shown}</p>")
         parts.append(f"<div class='grid'>{''.join(cards)}</div>" if cards else "<p>None.</p>")
-    table = "<table><tr><th>class</th><th>taken for</th><th>images</th><th>share of the class</th></tr>"
+    table = "<table><tr><th>class</th><th>answered as</th><th>images</th><th>share of the class</th></tr>"
     rows = "".join(f"<tr>{row}</tr>" for row in confused)
-    parts += ["<h2>Classes that are confused</h2>", f"{table}{rows}</table>" if rows else "<p>None.</p>", "</html>"]
+    parts += ["<h2>Confused classes</h2>", f"{table}{rows}</table>" if rows else "<p>None.</p>", "</html>"]
     return "\n".join(parts) + "\n", pictures.n_missing
 
 
@@ -123,7 +123,7 @@ def _cards(audit: Audit, model: str, pictures: _Pictures) -> tuple[list[str], li
         suspects.append(
             f"<div class='card'><div class='pair'>{pictures.figure(suspect.name, f'image {suspect.id}')}"
             f"{pictures.figure(suspect.closest_name, closest)}</div>"
-            f"<div>label <span class='wrong'>{html_text(suspect.label)}</span>, wrong with {share} %</div>"
+            f"<div>label <span class='wrong'>{html_text(suspect.label)}</span>, {share} % likely to be wrong</div>"
             f"<div class='bar' title='{share} %'><div style='width:{share}%;background:#b3261e'></div></div>"
             f"<div>looks like <span class='right'>{html_text(suspect.suggested)}</span></div>"
             f"{_command(f'relabel {model} --image {suspect.id} --label {shell_word(suspect.suggested)}')}</div>"

@@ -40,7 +40,7 @@ class KnownImage:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What came out of an evaluation.
+    """The result of an evaluation.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Evaluation:
         return dict(zip(self.labels, self.confusion.sum(axis=1).tolist(), strict=True))
 
     def without_known(self) -> Evaluation | None:
-        """The same of the images that are new to the model, and the classes they are of; None if there are none."""
+        """The same for the images that are new to the model, and their classes; None if there are none."""
         if not self.known:
             return self
         confusion = self.confusion.copy()
@@ -139,9 +139,9 @@ def evaluate(
 ) -> Evaluation:
     """Classify labeled images and compare.
 
-    Labels may be given by name, as text. A class the model does not know counts, and all its images are wrong. So is
-    an image with no descriptors. A file that cannot be read is skipped and listed (``on_error="raise"``: raised).
-    Images whose content is in the model, by their SHA-256, count and are listed: see :meth:`Evaluation.without_known`.
+    Labels may be given by name, as text. Images of a class that the model does not know count as wrong, and so do
+    images without descriptors. A file that cannot be read is skipped and listed (``on_error="raise"``: raised). Images
+    that are in the model, by their SHA-256, count and are listed: see :meth:`Evaluation.without_known`.
     """
     if len(images) != len(labels) or not len(images):
         raise InvalidInputError(f"expected as many labels as images, at least one; got {len(labels)}, {len(images)}.")

@@ -1,4 +1,4 @@
-"""Where in the picture the evidence lies: updates to per-pixel support, arrays only (drawing is in figures)."""
+"""Where in a picture the evidence is: from updates to per-pixel support, arrays only (drawing is in figures)."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Evidence:
     label, against : label
         The class in question, and the class it is compared with (None: with the background alone).
     support : ndarray of shape (n_descriptors,)
-        What each descriptor says for ``label`` (minus what it says for ``against``); positive speaks for it.
+        The evidence of each descriptor for ``label`` (minus that for ``against``); positive supports it.
     map : ndarray of shape (height, width)
         The support spread evenly over each patch; its sum is the sum of the support.
     features : ImageFeatures
-        The descriptors the support belongs to; of a fusion only where they lie.
+        The descriptors that the support belongs to; for a fusion only their locations.
     ranking : tuple of (label, score)
         All classes, best first.
     matches : tuple of Matches
-        The patches of labeled images that the support comes from, for each model that has patch matches: one, but for
-        a fusion.
+        The patches of labeled images that the support comes from, for each model that has patch matches: one, or
+        several for a fusion.
     itself : Reference or None
-        The labeled image of the model that has the same content: it matches itself.
+        The labeled image of the model with the same content, if there is one: it matches itself.
     """
 
     label: Any
@@ -57,7 +57,8 @@ class Evidence:
 
     @property
     def photos(self) -> tuple[Photo, ...]:
-        """The labeled images that spoke, with what each gave; together the support, up to rounding."""
+        """The labeled images that the evidence comes from, with their shares; they sum to the support, up to
+        rounding."""
         return photos_of(self.matches)
 
     def as_json(self) -> dict[str, Any]:
@@ -86,8 +87,8 @@ class Evidence:
 def explain(classifier: Classifier, image: ImageLike, *, label: Any = None, against: Any = None) -> Evidence:
     """The evidence in an image for a class (by default the answer), alone or against another class, by label or name.
 
-    Of a fusion, the descriptors of all its methods whose scores are sums over patches, each by its share of the fused
-    score; the others speak for the picture as a whole: they count in the ranking.
+    For a fusion, the evidence is that of the methods whose scores are sums over patches, weighted by their share of the
+    fused score. The other methods look at the picture as a whole and count in the ranking only.
     """
     model = classifier.fitted()
     shares: list[tuple[float, Model]] = model.shares(image) if isinstance(model, FusionModel) else [(1.0, model)]
@@ -127,13 +128,13 @@ def explain(classifier: Classifier, image: ImageLike, *, label: Any = None, agai
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What the descriptors of an image say to one model."""
+    """The evidence of an image's descriptors for one model."""
 
     share: float
     member: Model
     features: ImageFeatures
     table: NDArray[np.float64] | None
-    """What each says for each class; None for the NBNN family, whose ``updates`` are sparse."""
+    """The evidence of each for each class; None for the NBNN family, whose ``updates`` are sparse."""
     updates: Updates | None
 
     @property
@@ -145,7 +146,7 @@ class _Part:
         return self.share * np.asarray(self.table.sum(axis=0))
 
     def says(self, label: Any) -> NDArray[np.float64]:
-        """What each descriptor says for a class; nothing for one that the model has no image of."""
+        """The evidence of each descriptor for a class; zero for one that the model has no image of."""
         place = self._place(label)
         if place is None:
             return np.zeros(len(self.features))
@@ -155,7 +156,7 @@ class _Part:
         return self.share * self.table[:, place]
 
     def matches(self, label: Any, against: Any) -> Matches:
-        """The patches of labeled images that speak for a class, and against another."""
+        """The matching patches of labeled images of a class, and of the class it is compared with."""
         assert self.updates is not None
         places = self._place(label), None if against is None else self._place(against)
         return find_matches(self.member, self.features, self.updates, *places, share=self.share)

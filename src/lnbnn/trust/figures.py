@@ -26,7 +26,7 @@ _INK = "#222222"
 _FOR, _AGAINST = "#d7301f", "#2166ac"
 _MAX_TICKS = 60
 _MAX_PHOTOS = 12
-_PAIR_COLORS = ("#e69f00", "#0072b2", "#009e73", "#cc79a7")  # apart for the color-blind too (Okabe and Ito)
+_PAIR_COLORS = ("#e69f00", "#0072b2", "#009e73", "#cc79a7")  # safe for color blindness (Okabe and Ito)
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], *, source: str = "") -> None:
@@ -93,10 +93,10 @@ def explanation_figure(
     title: str = "",
     n_patches: int = 12,
 ) -> Figure:
-    """What :func:`evidence_figure` shows, and below it the labeled images that spoke.
+    """What :func:`evidence_figure` shows, and below it the labeled images that the evidence comes from.
 
-    Each of ``photos`` stands beside the query, its strongest pairs of patches in one color each, joined by a line; at
-    the right all images by what they gave.
+    Each of ``photos`` is shown beside the query, its strongest pairs of patches in one color each, joined by a line; at
+    the right are all images by their contribution.
     """
     n_rows = -(-len(photos) // 2)
     width, height = evidence.features.size
@@ -108,7 +108,7 @@ def explanation_figure(
     _draw_evidence(above, picture, evidence, n_patches)
     cards, bars = below.subfigures(1, 2, squeeze=False, width_ratios=[1, 0.38]).flat
     cards.suptitle(
-        "strongest pairs of patches: the picture at left, the labeled photos that gave most at right", fontsize=9
+        "strongest pairs of patches: the picture at left, the labeled photos that contribute most at right", fontsize=9
     )
     shown = picture if color_picture is None else color_picture
     for axes, found in zip(cards.subplots(max(n_rows, 1), 2, squeeze=False).flat, photos, strict=False):
@@ -178,7 +178,7 @@ def _place_picture(axes, picture, left):  # type: ignore[no-untyped-def]
 
 
 def _draw_shares(axes, evidence):  # type: ignore[no-untyped-def]
-    """The labeled images by what they gave to the evidence; the rest in one bar."""
+    """The labeled images by their contribution to the evidence; the rest in one bar."""
     photos = evidence.photos
     shown, rest = photos[:_MAX_PHOTOS], photos[_MAX_PHOTOS:]
     texts = [_photo_name(photo.image, 32) for photo in shown]

@@ -1,4 +1,4 @@
-"""What more photos would bring, as far as fewer tell: accuracy with a part of each class's images, and with all."""
+"""What more photos would gain, estimated from fewer: accuracy with part of each class's images, and with all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_ASKED = 200
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Mean per-class accuracy with so many images per class, the mean over the classes."""
+    """Mean per-class accuracy with a number of images per class, the mean over the classes."""
 
     n_per_class: float
     accuracy: float
@@ -31,10 +31,10 @@ class CurvePoint:
 def learning_curve(
     classifier: Classifier, *, seed: int = 0, progress: Progress = no_progress
 ) -> tuple[CurvePoint, ...]:
-    """The accuracy of a model with a quarter, half and all of its images, each image left out that is asked about.
+    """The leave-one-out accuracy of a model with a quarter, half and all of its images.
 
-    Images are left out of the search, so that nothing is fitted again; of a fusion, it is the curve of its first method
-    that looks for neighbors. Empty for models that have none, and where a quarter is no image.
+    Images are left out of the search, so that nothing is refitted; for a fusion, it is the curve of its first method
+    that searches for neighbors. Empty for models without one, and if a quarter of a class is no image.
     """
     fitted = classifier.fitted()
     members = fitted.members if isinstance(fitted, FusionModel) else [fitted]

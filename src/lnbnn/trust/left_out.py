@@ -1,4 +1,4 @@
-"""How a model answers its own labeled images, each as if it did not hold it: one of them, or all."""
+"""Leave-one-out answers of a model for its own labeled images: one of them, or all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["LeftOut", "LeftOutAnswer", "Neighbor", "evaluate_left_out", "left_ou
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """The answers to labeled images, each left out; images that are alone in their class are not asked about."""
+    """The leave-one-out answers; images that are alone in their class are not classified."""
 
     evaluation: Evaluation
     images: tuple[tuple[Reference, Any], ...]
@@ -43,7 +43,7 @@ class LeftOut:
 
 
 def evaluate_left_out(classifier: Classifier, *, progress: Progress = no_progress) -> LeftOut:
-    """Look up each labeled image without itself, and count the answers that are right."""
+    """Classify each labeled image without itself, and count the right answers."""
     model, start = classifier.fitted(), time.perf_counter()
     references = model.references
     classes, places, used = references.classes.tolist(), references.places, can_be_held_out(references.places)
@@ -61,7 +61,7 @@ def evaluate_left_out(classifier: Classifier, *, progress: Progress = no_progres
 
 @dataclass(frozen=True)
 class Neighbor:
-    """A labeled image, and the share of another's patches whose nearest neighbor it holds."""
+    """A labeled image, and the share of another's patches that have their nearest neighbor in it."""
 
     image: Reference
     share: float
@@ -69,7 +69,7 @@ class Neighbor:
 
 @dataclass(frozen=True, eq=False)
 class LeftOutAnswer:
-    """What a model says of one of its images without it, and which of the others are most like it."""
+    """The answer for one image of a model without it, and the most similar of the others."""
 
     image: Reference
     ranking: tuple[tuple[Any, float], ...]
@@ -86,7 +86,7 @@ class LeftOutAnswer:
 
 
 def left_out_answer(classifier: Classifier, number: int, *, n_neighbors: int = 8) -> LeftOutAnswer:
-    """The answer to a labeled image, by its id, as if the model did not hold it; of a lone image, none."""
+    """The leave-one-out answer for a labeled image, by its id; none for an image that is alone."""
     model = classifier.fitted()
     rows = {image.id: row for row, image in enumerate(model.references)}
     (number,) = check_ids(number, rows)
@@ -100,7 +100,7 @@ def left_out_answer(classifier: Classifier, number: int, *, n_neighbors: int = 8
 def _scores(model: Model, progress: Progress, rows: list[int] | None = None) -> np.ndarray:
     scores = model.held_out_scores(progress, rows)
     if scores is None:
-        raise InvalidInputError(f"method {model.settings.method!r} cannot look up its images without themselves.")
+        raise InvalidInputError(f"method {model.settings.method!r} cannot leave its images out.")
     return scores
 
 

@@ -1,4 +1,5 @@
-"""Which labeled images spoke for a class: what a descriptor says is given to the one patch that it matched.
+"""Which labeled images the evidence for a class comes from: each descriptor's update is credited to the patch it
+matched.
 
 Arrays in, data out, one model at a time; :func:`photos_of` puts the members of a fusion together. Figures draw it.
 """
@@ -59,13 +60,13 @@ class Matches:
 
 @dataclass(frozen=True)
 class Photo:
-    """A labeled image, and what it gave to the evidence."""
+    """A labeled image, and its contribution to the evidence."""
 
     image: Reference
     support: float
     """The sum over its matches; negative for those of the class that is compared with."""
     share: float
-    """Of what all images gave, for and against."""
+    """The share of all contributions, for and against."""
     n_patches: int
     """Descriptors of the query that matched it."""
 
@@ -82,7 +83,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Pair:
-    """A patch of the query and the patch of a labeled image that it matched (None: the image is not at hand)."""
+    """A patch of the query and the patch of a labeled image that it matched (None: the image is not available)."""
 
     support: float
     query: Patch
@@ -91,7 +92,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class PhotoMatches:
-    """A labeled image with its strongest pairs, and the picture itself; None if its file is gone or another."""
+    """A labeled image with its strongest pairs, and the picture itself; None if its file is missing or has changed."""
 
     photo: Photo
     pairs: tuple[Pair, ...]
@@ -158,7 +159,7 @@ def _nearest_of_class(method: MatchingMethod, vectors: NDArray[np.generic], plac
 
 
 def photos_of(members: Sequence[Matches]) -> tuple[Photo, ...]:
-    """All labeled images that spoke, to any of the members, what they gave most first.
+    """All labeled images that contribute to any of the members, largest contribution first.
 
     Their support adds up to that of the evidence but for matches that found no neighbor.
     """

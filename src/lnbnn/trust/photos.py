@@ -1,4 +1,5 @@
-"""The files of labeled images, looked for where a model says they were: read only if they are what the model holds."""
+"""The files of labeled images, looked for at the paths in the model; read only if their content is that of the
+model."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def image_digest(image: ImageLike) -> str:
 
 
 def is_inside(path: str | os.PathLike[str], folders: Folders) -> bool:
-    """Whether a path, links resolved, lies in one of the folders."""
+    """Whether a path, links resolved, is in one of the folders."""
     try:
         resolved = os.path.realpath(path)
         roots = [os.path.realpath(folder) for folder in folders]
@@ -39,10 +40,10 @@ def is_inside(path: str | os.PathLike[str], folders: Folders) -> bool:
 
 
 def read_photo(image: Reference, folders: Folders = ()) -> bytes | None:
-    """The content of a labeled image's file, or None if it is not to be found or is not what it was.
+    """The content of a labeled image's file, or None if it is missing or has changed.
 
-    Looked for where it was, or, if folders are given, inside these only: under its former path from there, any number
-    of leading parts left out. A model may name any file, so none is given back whose SHA-256 the model does not know.
+    It is looked for at its path or, if folders are given, only inside these: under the last parts of its path, as many
+    as fit. A model may name any file, so a file whose SHA-256 is not in the model is never returned.
     """
     return next((data for _, data in _found(image, folders)), None)
 

@@ -1,1 +1,1 @@
-"""The spatial pyramid, one hop a module: codebook -> pooling -> kernels."""
+"""The spatial pyramid, one step per module: codebook -> pooling -> kernels."""

@@ -119,10 +119,10 @@ def sample_features(features: Sequence[ImageFeatures], n_samples: int, seed: int
     if len(kinds) != 1:
         shown = ", ".join(sorted(f"{dtype} of length {n_dims}" for dtype, n_dims in kinds))
         raise InvalidInputError(f"all images must have descriptors of one type and length; got {shown or 'no image'}.")
-    an_image = -(-n_samples // len(features))
+    per_image = -(-n_samples // len(features))
     parts = []
     for number, image in enumerate(features):
-        n_taken = min(len(image), an_image)
+        n_taken = min(len(image), per_image)
         rows = np.random.default_rng([seed, number]).choice(len(image), n_taken, replace=False)
         parts.append(image.take(np.sort(rows)))
     return parts
@@ -153,6 +153,6 @@ def codebook_of(
         n_iterations=n_iterations,
         seed=seed % _SEEDS,
         whole_numbers=whole_numbers,
-        max_vectors_a_center=max(1, len(sample)),
+        max_vectors_per_center=max(1, len(sample)),
     )
     return Codebook(words, sample.dtype)

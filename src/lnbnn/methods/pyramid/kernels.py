@@ -11,9 +11,9 @@ from lnbnn.reading.extraction import map_in_order
 
 __all__ = ["intersection_kernel"]
 
-_ROWS_A_BLOCK = 16
-_COLUMNS_A_BLOCK = 16
-_DIMS_A_BLOCK = 1024  # summed in float32; the sums of these are float64
+_ROWS_PER_BLOCK = 16
+_COLUMNS_PER_BLOCK = 16
+_DIMS_PER_BLOCK = 1024  # summed in float32; the sums of these are float64
 
 
 def intersection_kernel(
@@ -51,9 +51,9 @@ def intersection_kernel(
 
     def work(start: int) -> None:
         first = start if columns is None else 0
-        _add_intersections(left[start : start + _ROWS_A_BLOCK], right[first:], kernel[start:, first:])
+        _add_intersections(left[start : start + _ROWS_PER_BLOCK], right[first:], kernel[start:, first:])
 
-    for _ in map_in_order(work, range(0, len(left), _ROWS_A_BLOCK), n_jobs):
+    for _ in map_in_order(work, range(0, len(left), _ROWS_PER_BLOCK), n_jobs):
         pass
     return np.triu(kernel) + np.triu(kernel, 1).T if columns is None else kernel
 
@@ -68,10 +68,10 @@ def _read_only(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 @compiled()
 def _add_intersections(rows, columns, kernel):  # type: ignore[no-untyped-def]
     n_dims = rows.shape[1]
-    for first in range(0, columns.shape[0], _COLUMNS_A_BLOCK):
-        last = min(first + _COLUMNS_A_BLOCK, columns.shape[0])
-        for start in range(0, n_dims, _DIMS_A_BLOCK):
-            stop = min(start + _DIMS_A_BLOCK, n_dims)
+    for first in range(0, columns.shape[0], _COLUMNS_PER_BLOCK):
+        last = min(first + _COLUMNS_PER_BLOCK, columns.shape[0])
+        for start in range(0, n_dims, _DIMS_PER_BLOCK):
+            stop = min(start + _DIMS_PER_BLOCK, n_dims)
             for row in range(rows.shape[0]):
                 for column in range(first, last):
                     kernel[row, column] += _sum_of_smaller(rows[row, start:stop], columns[column, start:stop])

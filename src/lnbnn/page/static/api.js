@@ -63,7 +63,7 @@ export async function undo() {
   try {
     const { undone } = await post("/api/undo", {});
     await refresh();
-    toast(`Taken back: ${undone}.`);
+    toast(`Undone: ${undone}.`);
   } catch (error) {
     toast(error.message, { kind: "error" });
   }
@@ -95,7 +95,7 @@ function look() {
 
 export function listen() {
   const source = new EventSource("/api/events");
-  for (const kind of ["model", "progress", "study", "decision", "trouble"]) {
+  for (const kind of ["model", "progress", "report", "decision", "trouble"]) {
     source.addEventListener(kind, (event) => {
       const content = JSON.parse(event.data);
       if (kind === "model") look();

@@ -1,13 +1,13 @@
-// Ask: photos in, answers out, with their evidence; yes and no teach the model.
+// Ask: photos in, answers out, with their evidence; feedback teaches the model.
 
 import { attempt, labels, send, state, undo, watch } from "./api.js";
 import { classField, h, percent, shown, toast, width } from "./dom.js";
-import { drawMap, photosThatSpoke } from "./evidence.js";
+import { drawMap, evidencePhotos } from "./evidence.js";
 import { camera, dropZone, fileButton, pasted } from "./files.js";
 import { openPhoto } from "./photo.js";
 
 const RATES = [null, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01];
-const questions = []; // newest first; they stay while the page is open
+const questions = []; // newest first; kept while the page is open
 let current = null;
 let strictness = 0;
 let strength = 85;
@@ -40,7 +40,7 @@ async function next() {
   next();
 }
 
-// Ask again about what is shown: the model is another one.
+// Ask again about what is shown: the model has changed.
 async function again(question) {
   if (!question?.photo) return;
   try {
@@ -90,8 +90,8 @@ export function view(main) {
     unknown.hidden = !questions.length;
     slider.disabled = !canReject;
     const rate = RATES[strictness];
-    const text = rate === null ? "never" : `of things it was never taught, it takes ${percent(rate)} for one of its classes`;
-    said.textContent = canReject ? text : "needs three classes, with two photos at least";
+    const text = rate === null ? "never" : `of what belongs to no class, ${percent(rate)} is accepted as one`;
+    said.textContent = canReject ? text : "needs three classes with at least two photos each";
     slider.setAttribute("aria-valuetext", said.textContent);
     zone.classList.toggle("small", questions.length > 0);
     strip.hidden = questions.length < 2;
@@ -104,7 +104,7 @@ export function view(main) {
     }
   };
   redraw();
-  detail.addEventListener("focusout", () => setTimeout(() => redraw(), 200)); // what came while someone was typing
+  detail.addEventListener("focusout", () => setTimeout(() => redraw(), 200)); // show what arrived while the user was typing
   const onpaste = (event) => {
     const files = pasted(event);
     if (files.length) ask(files);
@@ -120,7 +120,7 @@ export function view(main) {
 
 function chip(question) {
   const { answer } = question;
-  const text = answer === null ? "…" : answer.error ? "not read" : isUnknown(answer) ? "unknown" : shown(answer.label);
+  const text = answer === null ? "…" : answer.error ? "unreadable" : isUnknown(answer) ? "unknown" : shown(answer.label);
   return h(
     "button",
     { type: "button", class: "chip", title: question.name, "aria-pressed": String(question === current), onclick: () => { current = question; redraw(); } },
@@ -171,7 +171,7 @@ function headline(answer) {
 
 function ranking(question, canvas, legend, below) {
   const { answer } = question;
-  const list = h("ol", { class: "ranking", "aria-label": "Classes, the likeliest first" });
+  const list = h("ol", { class: "ranking", "aria-label": "Classes, most likely first" });
   const most = Math.max(...answer.ranking.map(([, score]) => score), 1e-9);
   const least = Math.min(...answer.ranking.map(([, score]) => score), 0);
   answer.ranking.slice(0, 6).forEach(([label, score], place) => {
@@ -194,14 +194,14 @@ function ranking(question, canvas, legend, below) {
     );
     list.append(h("li", {}, button));
   });
-  const hint = answer.ranking.length > 1 ? "Choose a class to see why the answer is not that one." : "Teach it a second class: then there is something to choose.";
+  const hint = answer.ranking.length > 1 ? "Choose a class to see why it is not the answer." : "Teach it a second class, so that there is a choice.";
   return h("div", {}, list, h("p", { class: "muted hint" }, hint));
 }
 
 async function explain(question, canvas, legend, below) {
   const { against } = question;
   const label = question.answer.ranking[0][0];
-  if (!labels().includes(label)) return; // the model is another one: it is being asked again
+  if (!labels().includes(label)) return; // the model has changed: it is being asked again
   const key = against === null ? "" : `not ${against}`;
   question.evidence ??= {};
   legend.dataset.wanted = key;
@@ -214,10 +214,10 @@ async function explain(question, canvas, legend, below) {
     const found = await question.evidence[key];
     if (legend.dataset.wanted !== key) return;
     drawMap(canvas, found.map);
-    const words = against === null ? `lit: what speaks for ${shown(label)}` : `orange: for ${shown(label)}, blue: for ${shown(against)}`;
+    const words = against === null ? `bright: evidence for ${shown(label)}` : `orange: for ${shown(label)}, blue: for ${shown(against)}`;
     legend.lastChild.textContent = words;
-    const known = found.itself === null ? null : h("p", { class: "notice" }, "This very photo is in the model, and matches itself.");
-    below.replaceChildren(...[known, photosThatSpoke(found, question.source, openPhoto)].filter(Boolean));
+    const known = found.itself === null ? null : h("p", { class: "notice" }, "This photo is in the model, and matches itself.");
+    below.replaceChildren(...[known, evidencePhotos(found, question.source, openPhoto)].filter(Boolean));
   } catch (error) {
     delete question.evidence[key];
     legend.hidden = true;

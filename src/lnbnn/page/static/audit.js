@@ -1,41 +1,41 @@
-// Audit: what looks wrong, one entry after the other; a key each to accept, to keep, to change.
+// Audit: what looks wrong, entry by entry; keys to accept, keep or change.
 
 import { attempt, labels, picture, post, undo } from "./api.js";
 import { classField, count, h, percent, shown, toast } from "./dom.js";
 import { openPhoto } from "./photo.js";
-import { study } from "./study.js";
+import { report } from "./report.js";
 
 export function view(main) {
   main.append(
     h("h1", {}, "Audit"),
-    h("p", { class: "lead" }, "Each photo is looked up as if the model did not hold it. What looks wrong is listed, the most striking first."),
-    h("p", { class: "muted hint wide" }, "A accepts the suggestion, K keeps things as they are, C changes the label; arrows move. What you decide is remembered."),
+    h("p", { class: "lead" }, "Each photo is classified as if the model had never seen it. What looks wrong is listed, most suspicious first."),
+    h("p", { class: "muted hint wide" }, "A accepts the suggestion, K keeps things as they are, C changes the label; arrows move. Your decisions are saved."),
   );
-  return study("audit", main, draw);
+  return report("audit", main, draw);
 }
 
 function draw(box, found) {
   const lists = [
     ["suspects", "Labels that look wrong", suspect],
     ["near_duplicates", "Near-duplicates", duplicate],
-    ["strangers", "Photos that nothing resembles", stranger],
+    ["strangers", "Photos unlike any other", stranger],
   ];
   let nOpen = 0;
   for (const [name, title, make] of lists) {
-    const open = found[name].filter((entry) => entry.decision !== "keep"); // others were acted on: if they are here, that was undone
+    const open = found[name].filter((entry) => entry.decision !== "keep"); // the others were acted on; if they are listed, that was undone
     nOpen += open.length;
     const nDecided = found[name].length - open.length;
     const head = h("h2", {}, title, " ", h("span", { class: "muted count" }, String(open.length)));
-    const section = h("section", {}, head, nDecided > 0 && h("p", { class: "muted" }, `${nDecided} decided before.`));
+    const section = h("section", {}, head, nDecided > 0 && h("p", { class: "muted" }, `${nDecided} already decided.`));
     section.append(...open.map((entry) => make(entry, name, found)));
     box.append(section);
   }
-  if (!nOpen) box.prepend(h("p", { class: "notice good" }, "Nothing is left to decide."));
+  if (!nOpen) box.prepend(h("p", { class: "notice good" }, "Nothing left to decide."));
   if (found.confused.length) {
     box.append(
-      h("section", {}, h("h2", {}, "Classes that are confused"),
+      h("section", {}, h("h2", {}, "Confused classes"),
         h("ul", { class: "confused" }, found.confused.map((pair) =>
-          h("li", {}, h("strong", {}, shown(pair.label)), " taken for ", h("strong", {}, shown(pair.answer)), ` ${count(pair.n_images, "time")} (${percent(pair.share)})`))),
+          h("li", {}, h("strong", {}, shown(pair.label)), " answered as ", h("strong", {}, shown(pair.answer)), ` ${count(pair.n_images, "time")} (${percent(pair.share)})`))),
         h("p", {}, h("a", { href: "#good" }, "The whole matrix"))),
     );
   }
@@ -92,9 +92,9 @@ const suspect = (entry, name) =>
   entryBox(entry, name, {
     photos: [
       { id: entry.id, caption: `labeled ${shown(entry.label)}`, kind: "doubted" },
-      { id: entry.closest_id, caption: `most like this ${shown(entry.closest_label)}` },
+      { id: entry.closest_id, caption: `similar: ${shown(entry.closest_label)}` },
     ],
-    text: `Labeled ${shown(entry.label)}, looks like ${shown(entry.suggested)}: wrong with ${percent(entry.probability)}.`,
+    text: `Labeled ${shown(entry.label)}, looks like ${shown(entry.suggested)}: ${percent(entry.probability)} likely to be wrong.`,
     actions: (decide, change) => [
       { key: "A", text: `It is ${shown(entry.suggested)}`, kind: "main", run: () => decide("accept", () => post("/api/relabel", { ids: [entry.id], label: entry.suggested })) },
       { key: "K", text: `${shown(entry.label)} is right`, run: () => decide("keep") },
@@ -120,7 +120,7 @@ const duplicate = (entry, name) =>
 const stranger = (entry, name) =>
   entryBox(entry, name, {
     photos: [{ id: entry.id, caption: `labeled ${shown(entry.label)}`, kind: "doubted" }],
-    text: `No class stands out for it; ${shown(entry.label)} is number ${entry.rank}.`,
+    text: `No class stands out for it; ${shown(entry.label)} ranks number ${entry.rank}.`,
     actions: (decide, change) => [
       { key: "A", text: "Remove it", kind: "main", run: () => decide("accept", () => post("/api/remove", { ids: [entry.id] })) },
       { key: "K", text: "Keep it", run: () => decide("keep") },

@@ -42,7 +42,7 @@ export const count = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${
 export function toast(text, { kind = "", action = null } = {}) {
   const box = h("div", { class: `toast ${kind}` }, h("span", {}, text));
   if (action) {
-    for (const older of document.querySelectorAll(".toast.acts")) older.remove(); // only the last step can be taken back
+    for (const older of document.querySelectorAll(".toast.acts")) older.remove(); // only the last step can be undone
     box.classList.add("acts");
     box.append(h("button", { type: "button", class: "quiet", onclick: () => (box.remove(), action.run()) }, action.text));
   }

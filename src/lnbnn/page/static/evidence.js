@@ -1,4 +1,4 @@
-// The evidence laid over a photo, and the pairs of patches that it comes from.
+// The evidence drawn over a photo, and the pairs of patches it comes from.
 
 import { picture } from "./api.js";
 import { count, h, percent, shown, svg } from "./dom.js";
@@ -6,11 +6,11 @@ import { count, h, percent, shown, svg } from "./dom.js";
 const FOR = [255, 150, 40];
 const AGAINST = [60, 130, 255];
 const DARK = [12, 14, 18];
-const COLORS = ["#e69f00", "#0072b2", "#009e73", "#cc79a7"]; // apart for the color-blind too (Okabe and Ito)
+const COLORS = ["#e69f00", "#0072b2", "#009e73", "#cc79a7"]; // safe for color blindness (Okabe and Ito)
 const BOX = 100;
 const GAP = 14;
 
-// Where nothing speaks the photo is dark, so that evidence shows on photos of any color.
+// Without evidence the photo is dark, so that evidence shows on photos of any color.
 export function drawMap(canvas, { width, height, values }) {
   const bytes = Uint8Array.from(atob(values), (letter) => letter.charCodeAt(0));
   const support = new Int8Array(bytes.buffer);
@@ -75,26 +75,26 @@ async function pairs(source, photo, own) {
   return svg("svg", { viewBox: `0 ${(BOX - height) / 2} ${2 * BOX + GAP} ${height}`, role: "img", "aria-label": text, class: "pairs" }, ...leftNodes, ...rightNodes, ...marks);
 }
 
-// The labeled photos that spoke: the first with their patches, the rest by their share.
-export function photosThatSpoke(found, source, open) {
+// The labeled photos with the evidence: the first with their patches, the rest by their share.
+export function evidencePhotos(found, source, open) {
   const byPhoto = new Map();
   for (const pair of found.pairs) {
     if (!byPhoto.has(pair.image_id)) byPhoto.set(pair.image_id, []);
     byPhoto.get(pair.image_id).push(pair);
   }
   if (!found.photos.length) {
-    return h("p", { class: "muted" }, "The method of this model looks at photos as a whole: no single photo spoke.");
+    return h("p", { class: "muted" }, "The method of this model looks at photos as a whole, so no single photo is the evidence.");
   }
   const cards = found.photos.slice(0, 4).map((photo) => {
     const card = h(
       "figure",
-      { class: "spoke" },
+      { class: "evidence-photo" },
       h("div", { class: "pairs-place" }),
       h(
         "figcaption",
         {},
         h("button", { type: "button", class: "link", onclick: () => open(photo.id) }, shown(photo.label)),
-        ` gave ${percent(photo.share)} of the evidence, ${count(photo.n_patches, "patch", "patches")}`,
+        `: ${percent(photo.share)} of the evidence, ${count(photo.n_patches, "patch", "patches")}`,
       ),
     );
     pairs(source, photo, byPhoto.get(photo.id) ?? []).then((drawing) => card.firstChild.replaceChildren(drawing));
@@ -103,9 +103,9 @@ export function photosThatSpoke(found, source, open) {
   const rest = found.n_photos - cards.length;
   return h(
     "section",
-    { class: "spoken" },
-    h("h3", {}, found.against === null ? "Photos that spoke for it" : "Photos that spoke for either"),
-    h("div", { class: "spoke-grid" }, cards),
-    rest > 0 && h("p", { class: "muted" }, `${count(rest, "more photo")} gave the rest.`),
+    { class: "evidence-photos" },
+    h("h3", {}, found.against === null ? "Matching photos" : "Matching photos of either class"),
+    h("div", { class: "evidence-grid" }, cards),
+    rest > 0 && h("p", { class: "muted" }, `The rest comes from ${count(rest, "other photo")}.`),
   );
 }

@@ -94,7 +94,7 @@ export async function camera(onphoto, { again = false } = {}) {
   video.srcObject = stream;
   let taken = 0;
   const said = h("span", { class: "muted", role: "status" });
-  const shoot = h("button", { type: "button", class: "main" }, "Take the photo");
+  const shoot = h("button", { type: "button", class: "main" }, "Take photo");
   const box = dialog("Camera", video, h("div", { class: "row" }, shoot, said));
   box.addEventListener("close", () => stream.getTracks().forEach((track) => track.stop()));
   shoot.addEventListener("click", () => {

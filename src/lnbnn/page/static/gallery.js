@@ -1,4 +1,4 @@
-// Photos: all labeled photos by class. Only those in sight are in the document, so that thousands scroll as ten do.
+// Photos: all labeled photos by class. Only visible ones are in the document, so that thousands scroll like ten.
 
 import { attempt, get, labels, picture, post, undo, watch } from "./api.js";
 import { classField, count, h, put, shown, toast } from "./dom.js";
@@ -174,7 +174,7 @@ export function view(main, wantedLabel) {
     const result = await attempt(() => post("/api/remove", { ids }));
     if (!result) return;
     selected.clear();
-    const lost = result.n_gone_for_good ? ` ${count(result.n_gone_for_good, "file")} not at hand: they cannot come back.` : "";
+    const lost = result.n_gone_for_good ? ` ${count(result.n_gone_for_good, "file")} not found: this cannot be undone.` : "";
     toast(`${count(ids.length, "photo")} removed.${lost}`, { action: { text: "Undo", run: undo } });
     await load();
     list.focus();

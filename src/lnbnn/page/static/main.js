@@ -1,14 +1,14 @@
-// The frame of the page: which view is shown, the name of the model, what is going on, undo.
+// The frame of the page: the current view, the name of the model, progress, undo.
 
 import { listen, on, refresh, state, undo, watch } from "./api.js";
 import { count, h, shown, toast } from "./dom.js";
 import * as ask from "./ask.js";
 import * as audit from "./audit.js";
 import * as gallery from "./gallery.js";
-import * as good from "./good.js";
+import * as evaluation from "./evaluation.js";
 import * as teach from "./teach.js";
 
-const VIEWS = { ask: ask.view, teach: teach.view, photos: gallery.view, audit: audit.view, good: good.view };
+const VIEWS = { ask: ask.view, teach: teach.view, photos: gallery.view, audit: audit.view, good: evaluation.view };
 const TITLES = { ask: "Ask", teach: "Teach", photos: "Photos", audit: "Audit", good: "How good" };
 const main = document.getElementById("view");
 let leave = null;
@@ -35,14 +35,14 @@ function showModel() {
     : "empty";
   const button = document.getElementById("undo");
   button.hidden = model.undo === null;
-  button.title = model.undo ? `Take back: ${model.undo} (Ctrl+Z)` : "";
+  button.title = model.undo ? `Undo ${model.undo} (Ctrl+Z)` : "";
   if (!model.doing) document.getElementById("doing").replaceChildren();
 }
 
 function showProgress({ doing, stage, done, total }) {
   const part = total > 1 ? ` ${Math.floor((100 * done) / total)} %` : "";
   const box = document.getElementById("doing");
-  const text = doing === "keeping up" ? `learning${part}` : `${doing}: ${stage}${part}`;
+  const text = doing === "maintenance" ? `learning${part}` : `${doing}: ${stage}${part}`;
   box.replaceChildren(h("span", { class: "spinner" }), h("span", { class: "doing-text" }, text));
   clearTimeout(showProgress.timer);
   showProgress.timer = setTimeout(() => box.replaceChildren(), 4000);

@@ -1,4 +1,4 @@
-// One labeled photo: how it would be answered without itself, and those most like it.
+// One labeled photo: its leave-one-out answer, and the most similar photos.
 
 import { attempt, get, labels, picture, post } from "./api.js";
 import { classField, dialog, h, percent, shown } from "./dom.js";
@@ -9,7 +9,7 @@ export async function openPhoto(id) {
   const isRight = found.answer === found.label;
   const said =
     found.answer === null
-      ? "It is the only photo: nothing can be said without it."
+      ? "It is the only photo, so nothing is known without it."
       : isRight
         ? `Without this photo the model would say the same: ${shown(found.answer)}.`
         : `Without this photo the model would say ${shown(found.answer)}.`;
@@ -39,7 +39,7 @@ export async function openPhoto(id) {
         h("p", { class: "muted" }, shown(found.name)),
         h("p", { class: isRight ? "right" : "wrong" }, said),
         h("div", { class: "row" }, form, h("button", { type: "button", onclick: gone }, "Remove")))),
-    neighbors.length && h("h3", {}, "Most like it"),
+    neighbors.length && h("h3", {}, "Most similar"),
     neighbors.length && h("div", { class: "neighbors" }, neighbors),
   );
 }

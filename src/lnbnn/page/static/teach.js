@@ -15,7 +15,7 @@ let redraw = () => {};
 
 export function teach(files, label) {
   if (!files.length) return;
-  run ??= { total: 0, done: 0, added: 0, doubles: 0, failed: [], labels: new Set() };
+  run ??= { total: 0, done: 0, added: 0, duplicates: 0, failed: [], labels: new Set() };
   for (const { file } of files) waiting.push({ file, label });
   run.total += files.length;
   run.labels.add(label);
@@ -42,8 +42,8 @@ async function next() {
   try {
     const result = await sendForm("/api/add", { label }, group);
     run.added += result.added.length;
-    run.doubles += result.doubles.length;
-    const known = new Set(result.doubles.map(([name]) => name));
+    run.duplicates += result.duplicates.length;
+    const known = new Set(result.duplicates.map(([name]) => name));
     run.failed.push(...result.skipped.filter(([name]) => !known.has(name)));
     if (result.added.length) typed.delete(label);
   } catch (error) {
@@ -57,8 +57,8 @@ async function next() {
 }
 
 function finish() {
-  const { added, doubles, labels: taught, failed } = run;
-  const twice = doubles ? ` ${count(doubles, "photo")} had been there already.` : "";
+  const { added, duplicates, labels: taught, failed } = run;
+  const twice = duplicates ? ` ${count(duplicates, "duplicate")} skipped.` : "";
   const where = taught.size === 1 ? ` to ${shown([...taught][0])}` : "";
   toast(`${count(added, "photo")} added${where}.${twice}`, added ? { action: { text: "Undo", run: undo } } : {});
   lastFailed = failed;
@@ -66,7 +66,7 @@ function finish() {
 }
 let lastFailed = [];
 
-// Photos of folders: the folder a photo lies in is its class.
+// Photos in folders: the name of the folder is the class.
 function teachFolders(found) {
   const byLabel = new Map();
   const loose = [];
@@ -94,8 +94,8 @@ export function view(main) {
   const fresh = dropZone(
     h("form", { class: "card new", onsubmit: make },
       h("label", { for: "new-class" }, "New class"),
-      h("div", { class: "row" }, name, h("button", { type: "submit", class: "main" }, "Make")),
-      h("p", { class: "muted" }, "Or drop folders here: each folder becomes the class of its name. ",
+      h("div", { class: "row" }, name, h("button", { type: "submit", class: "main" }, "Add")),
+      h("p", { class: "muted" }, "Or drop folders here: each becomes a class of that name. ",
         fileButton("Choose a folder", teachFolders, { folder: true, kind: "link" }))),
     (found) => {
       const label = name.value.trim();
@@ -109,7 +109,7 @@ export function view(main) {
   const more = h("div", {});
   main.append(
     h("h1", {}, "Teach"),
-    h("p", { class: "lead" }, "Give each class a few photos, five to thirty. They stay on this machine."),
+    h("p", { class: "lead" }, "Give each class five to thirty photos. They stay on this computer."),
     progress, errors, cards, more,
   );
   let byLabel = new Map();
@@ -185,16 +185,16 @@ function card(label, images) {
 function advice() {
   const { model } = state;
   if (!model.n_images) return [];
-  if (model.n_classes < 2) return [h("p", { class: "notice" }, "One class is there. With a second one the model has something to tell apart.")];
-  const what = model.choice ? "It was chosen on your photos." : "It is Local NBNN, made for photos that come one by one.";
+  if (model.n_classes < 2) return [h("p", { class: "notice" }, "There is only one class. Add a second one, so that the model can tell them apart.")];
+  const what = model.choice ? "It was chosen for your photos." : "The method is Local NBNN, which suits photos added one by one.";
   const better = h("button", { type: "button", onclick: async () => {
     better.disabled = true;
     const result = await attempt(() => post("/api/improve", {}));
     better.disabled = false;
-    if (result) toast(result.choice?.accuracy ? `Chosen again. Accuracy to expect: ${(100 * result.choice.accuracy).toFixed(0)} %.` : "Chosen again.");
+    if (result) toast(result.choice?.accuracy ? `Method chosen. Expected accuracy: ${(100 * result.choice.accuracy).toFixed(0)} %.` : "Method chosen.");
   } }, "Choose the best method for these photos");
   return [
     h("section", { class: "advice" }, h("h2", {}, "The method"),
-      h("p", { class: "muted" }, `${what} Trying several on all your photos takes up to a few minutes; answers go on meanwhile.`), better),
+      h("p", { class: "muted" }, `${what} Trying several on all your photos takes up to a few minutes; you can ask questions in the meantime.`), better),
   ];
 }

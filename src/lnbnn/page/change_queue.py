@@ -1,4 +1,4 @@
-"""The queue of the one who changes the model: one job at a time; adds that stand together are one change."""
+"""The queue of changes to the model: one at a time; adjacent adds become one change."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lnbnn.errors import LnbnnError
-from lnbnn.page.bench import Bench, Photo
 from lnbnn.page.events import Events
+from lnbnn.page.maintenance import maintain
 from lnbnn.page.replies import Refused
+from lnbnn.page.served_model import Photo, ServedModel
 from lnbnn.page.undo import UndoList
-from lnbnn.page.upkeep import keep_up
 from lnbnn.references import check_labels
 
-__all__ = ["Desk"]
+__all__ = ["ChangeQueue"]
 
 _logger = logging.getLogger(__name__)
 
-_FOLLOW_S = 0.5  # between two looks at what other processes did
+_FOLLOW_S = 0.5  # between two checks for changes by other processes
 _MOST_JOBS = 500
 _MOST_AT_ONCE = 256  # photos added in one change
 _STOP_S = 2.5
@@ -32,7 +32,7 @@ _STOP_S = 2.5
 
 @dataclass(eq=False)
 class _Job:
-    """``work`` of no photos, or photos to be added under a label."""
+    """Either ``work`` to call, or photos to add under a label."""
 
     name: str
     work: Callable[[], Any] | None = None
@@ -42,61 +42,61 @@ class _Job:
 
 
 class _Interrupted(Exception):
-    """A job came while there was nothing but upkeep to do."""
+    """A job arrived during maintenance."""
 
 
-class Desk:
-    """Takes jobs from any thread and does them in one; each gets its result when the change is on the disk."""
+class ChangeQueue:
+    """Accepts jobs from any thread and runs them in one; a job's result arrives when the change is on disk."""
 
-    def __init__(self, bench: Bench, events: Events) -> None:
-        self.bench, self.events = bench, events
+    def __init__(self, served: ServedModel, events: Events) -> None:
+        self.served, self.events = served, events
         self._jobs: queue.Queue[_Job | None] = queue.Queue(_MOST_JOBS)
         self._next: _Job | None = None
         self._doing = ""
-        self._kept_up: object = None
-        self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
+        self._maintained: object = None
+        self._thread = threading.Thread(target=self._run, name="changes", daemon=True)
 
     def start(self) -> None:
         """Open the model, and wait for jobs."""
-        self.bench.start()
+        self.served.start()
         self._thread.start()
 
     def close(self) -> None:
-        """Finish the job at hand and refuse the others; steps can no longer be taken back."""
+        """Finish the current job and refuse the others; nothing can be undone afterward."""
         with suppress(queue.Full):
             self._jobs.put_nowait(None)
         self._thread.join(_STOP_S)
         if not self._thread.is_alive():
-            self.bench.steps = UndoList()
-            self.bench.clean()
+            self.served.steps = UndoList()
+            self.served.clean()
 
     def state(self) -> dict[str, Any]:
-        """What is going on."""
-        return {"doing": self._doing, "n_waiting": self._jobs.qsize(), "undo": self.bench.steps.last}
+        """The current job, the number of jobs waiting, and what ``undo`` would undo."""
+        return {"doing": self._doing, "n_waiting": self._jobs.qsize(), "undo": self.served.steps.last}
 
     # ---- jobs ---------------------------------------------------------------------------------------------------
 
     def add(self, photos: list[Photo], label: str) -> Future[dict[str, Any]]:
-        """Add photos that the shelf holds under a label."""
+        """Add photos from the photo store under a label."""
         check_labels([label], 1)
         return self._put(_Job("adding photos", None, photos, label))
 
     def remove(self, ids: list[int]) -> Future[dict[str, Any]]:
         """Remove photos by their ids."""
-        return self._put(_Job("removing photos", lambda: self.bench.remove(ids)))
+        return self._put(_Job("removing photos", lambda: self.served.remove(ids)))
 
     def relabel(self, ids: list[int], label: str) -> Future[dict[str, Any]]:
         """Give photos another label."""
-        return self._put(_Job("relabeling photos", lambda: self.bench.relabel(ids, label)))
+        return self._put(_Job("relabeling photos", lambda: self.served.relabel(ids, label)))
 
     def undo(self) -> Future[dict[str, Any]]:
-        """Take the last step back."""
-        return self._put(_Job("undoing", self.bench.undo))
+        """Undo the last change."""
+        return self._put(_Job("undoing", self.served.undo))
 
     def improve(self) -> Future[dict[str, Any]]:
         """Choose the method and its settings again."""
         name = "choosing again"
-        return self._put(_Job(name, lambda: self.bench.improve(self._progress(name))))
+        return self._put(_Job(name, lambda: self.served.improve(self._progress(name))))
 
     def _put(self, job: _Job) -> Future[Any]:
         try:
@@ -108,13 +108,13 @@ class Desk:
     # ---- the thread ---------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self.bench.warm_up()
+        self.served.warm_up()
         while True:
             try:
                 job = self._jobs.get(timeout=_FOLLOW_S) if self._next is None else self._next
                 self._next = None
             except queue.Empty:
-                self._keep_up()
+                self._maintain()
                 continue
             if job is None:
                 break
@@ -128,8 +128,8 @@ class Desk:
                 rest.done.set_exception(Refused(503, "the server is being stopped; nothing was changed."))
 
     def _work(self, job: _Job) -> None:
-        jobs = [job] if job.work is not None else self._standing_together(job)
-        jobs = [one for one in jobs if one.done.set_running_or_notify_cancel()]  # who has gone wants nothing any more
+        jobs = [job] if job.work is not None else self._with_adjacent_adds(job)
+        jobs = [one for one in jobs if one.done.set_running_or_notify_cancel()]  # whose client has not disconnected
         if not jobs:
             return
         try:
@@ -137,8 +137,8 @@ class Desk:
                 results: list[Any] = [job.work()]
             else:
                 batches: Any = [(one.photos, one.label) for one in jobs]
-                results = self.bench.add(batches, self._progress(job.name))
-        except BaseException as error:  # it goes to who asked
+                results = self.served.add(batches, self._progress(job.name))
+        except BaseException as error:  # it goes to the caller
             _logger.debug("a change failed", exc_info=True)
             results = [error] * len(jobs)
         for one, result in zip(jobs, results, strict=True):
@@ -147,8 +147,8 @@ class Desk:
             else:
                 one.done.set_result(result)
 
-    def _standing_together(self, job: _Job) -> list[_Job]:
-        """The job, and the adds that stand next in the queue."""
+    def _with_adjacent_adds(self, job: _Job) -> list[_Job]:
+        """The job and the adds right behind it in the queue."""
         jobs, n_photos = [job], len(job.photos)
         while n_photos < _MOST_AT_ONCE and not self._jobs.empty():
             following = self._jobs.get_nowait()
@@ -162,25 +162,25 @@ class Desk:
             n_photos += len(following.photos)
         return jobs
 
-    def _keep_up(self) -> None:
-        """Follow other processes, and do what is due while nothing else is to be done."""
+    def _maintain(self) -> None:
+        """Notice changes by other processes, and do maintenance while the queue is empty."""
         try:
-            if self.bench.follow():
+            if self.served.follow():
                 self.tell()
-            if self._kept_up is not self.bench.opened:
-                if keep_up(self.bench, self._while_idle):
+            if self._maintained is not self.served.opened:
+                if maintain(self.served, self._while_idle):
                     self.tell()
-                self._kept_up = self.bench.opened
+                self._maintained = self.served.opened
         except _Interrupted:
             pass
         except (LnbnnError, OSError, MemoryError) as error:
-            self._kept_up = self.bench.opened  # until the model is another one
+            self._maintained = self.served.opened  # no retry until the model changes
             self.events.say("trouble", text=str(error))
 
     def _while_idle(self, stage: str, done: int, total: int) -> None:
         if not self._jobs.empty():
             raise _Interrupted
-        self.events.say("progress", doing="keeping up", stage=stage, done=done, total=total)
+        self.events.say("progress", doing="maintenance", stage=stage, done=done, total=total)
 
     def _progress(self, doing: str) -> Callable[[str, int, int], None]:
         last = [0.0]
@@ -193,6 +193,6 @@ class Desk:
         return tell
 
     def tell(self) -> None:
-        """Tell every page that the model is another one."""
-        opened = self.bench.opened
+        """Tell every page that the model has changed."""
+        opened = self.served.opened
         self.events.say("model", generation=0 if opened is None else opened.generation, **self.state())

@@ -1,4 +1,4 @@
-"""Photos that were asked about: kept for a while by their content, so that they are sent once and not again."""
+"""Photos sent with a question, kept for a while by content, so that they need not be sent again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from lnbnn.page.replies import Refused
 
-__all__ = ["Tray"]
+__all__ = ["Uploads"]
 
 _MOST_PHOTOS = 512
 _MOST_BYTES = 1 << 30
@@ -24,7 +24,7 @@ _BLOCK = 1 << 16
 
 
 class _Partial:
-    """A photo of which a part has come."""
+    """A photo that is still arriving."""
 
     def __init__(self, path: Path, file: BinaryIO, most: int) -> None:
         self.path, self.file, self.size, self._most = path, file, 0, most
@@ -33,18 +33,18 @@ class _Partial:
     def write(self, block: bytes) -> None:
         self.size += len(block)
         if self.size > self._most:
-            raise Refused(413, f"a photo may have {self._most >> 20} MiB; shrink it first.")
+            raise Refused(413, f"a photo may have at most {self._most >> 20} MiB; shrink it first.")
         self.content.update(block)
         self.file.write(block)
 
 
-class Tray:
-    """A temporary folder of the last photos; the oldest go first, those that are in use stay.
+class Uploads:
+    """A temporary folder with the latest photos; the oldest that are not in use are dropped first.
 
     Parameters
     ----------
     photo_bytes : int
-        The largest photo that is taken.
+        The largest photo accepted.
     """
 
     def __init__(self, photo_bytes: int, *, n_photos: int = _MOST_PHOTOS, n_bytes: int = _MOST_BYTES) -> None:
@@ -59,14 +59,14 @@ class Tray:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def take(self, blocks: AsyncIterator[bytes]) -> str:
-        """A photo as it comes, block by block; returns its digest."""
+        """Receive a photo block by block; returns its digest."""
         with self._new() as photo:
             async for block in blocks:
                 photo.write(block)
             return self._put(photo)
 
     def take_file(self, source: BinaryIO) -> str:
-        """A photo that is here as an open file; returns its digest."""
+        """Copy a photo from an open file; returns its digest."""
         with self._new() as photo:
             while block := source.read(_BLOCK):
                 photo.write(block)
@@ -104,7 +104,7 @@ class Tray:
         """The file of a photo, for as long as it is needed."""
         with self._guard:
             if digest not in self._sizes:
-                raise Refused(404, "this photo is not here any more; send it again.")
+                raise Refused(404, "this photo is no longer here; send it again.")
             self._held[digest] += 1
             self._sizes.move_to_end(digest)
         try:

@@ -10,24 +10,24 @@ import pytest
 from paging import bomb, picture
 
 from lnbnn.errors import ImageReadError, LnbnnError
-from lnbnn.page.shelf import Shelf, shelf_folder
+from lnbnn.page.photo_store import PhotoStore, photo_store_folder
 from lnbnn.references import Reference
 
 
 @pytest.fixture
-def shelf(tmp_path):
-    made = Shelf(tmp_path / "model.photos")
+def photo_store(tmp_path):
+    made = PhotoStore(tmp_path / "model.photos")
     yield made
     made.close()
 
 
 @pytest.fixture
-def keep(shelf, tmp_path):
-    """``keep(content, name)``: a photo kept on the shelf, by its digest."""
+def keep(photo_store, tmp_path):
+    """``keep(content, name)``: a stored photo, by its digest."""
 
     def keep_it(content, name="photo.png"):
         (tmp_path / "sent").write_bytes(content)
-        return shelf.keep(tmp_path / "sent", name)
+        return photo_store.keep(tmp_path / "sent", name)
 
     return keep_it
 
@@ -37,19 +37,19 @@ def reference(digest, name="somewhere/else.png"):
 
 
 def test_it_is_beside_the_model(tmp_path):
-    assert shelf_folder(tmp_path / "my-model") == tmp_path / "my-model.photos"
-    assert shelf_folder(f"{tmp_path}/my-model/") == tmp_path / "my-model.photos"
+    assert photo_store_folder(tmp_path / "my-model") == tmp_path / "my-model.photos"
+    assert photo_store_folder(f"{tmp_path}/my-model/") == tmp_path / "my-model.photos"
 
 
-def test_a_photo_is_kept_under_its_content(shelf, keep, tmp_path):
+def test_a_photo_is_kept_under_its_content(photo_store, keep, tmp_path):
     content = picture("rows", 1)
     digest = keep(content, "holiday.PNG")
     assert digest == hashlib.sha256(content).hexdigest()
-    assert shelf.path_of(digest) == tmp_path / "model.photos" / f"{digest}.png"
-    assert shelf.path_of(digest).read_bytes() == content
-    assert shelf.name_of(reference(digest)) == "holiday.PNG"
-    assert shelf.find(reference(digest)) == str(shelf.path_of(digest))
-    assert shelf.picture(reference(digest), 256)[:3] == b"\xff\xd8\xff"
+    assert photo_store.path_of(digest) == tmp_path / "model.photos" / f"{digest}.png"
+    assert photo_store.path_of(digest).read_bytes() == content
+    assert photo_store.name_of(reference(digest)) == "holiday.PNG"
+    assert photo_store.find(reference(digest)) == str(photo_store.path_of(digest))
+    assert photo_store.picture(reference(digest), 256)[:3] == b"\xff\xd8\xff"
     assert keep(content, "again.jpg") == digest
     assert [path.suffix for path in (tmp_path / "model.photos").glob(f"{digest}.*")] == [".png"]
 
@@ -58,7 +58,7 @@ def test_a_photo_is_kept_under_its_content(shelf, keep, tmp_path):
     "name",
     ["../../evil.png", "/etc/passwd", "a\0b.png", "..\\..\\x.exe", "x" * 5000, "con.png", "<b>.svg", "photo.png/../.."],
 )
-def test_no_name_that_is_sent_becomes_a_path(shelf, keep, tmp_path, name):
+def test_no_name_that_is_sent_becomes_a_path(photo_store, keep, tmp_path, name):
     digest = keep(picture("rows", 2), name)
     there = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     own = {f"model.photos/{digest}{suffix}" for suffix in (".png", ".jpg")}
@@ -68,13 +68,13 @@ def test_no_name_that_is_sent_becomes_a_path(shelf, keep, tmp_path, name):
         "model.photos/names.jsonl",
         "model.photos/page.lock",
     }
-    assert Shelf(tmp_path / "model.photos").name_of(reference(digest)) == name
+    assert PhotoStore(tmp_path / "model.photos").name_of(reference(digest)) == name
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"<svg onload=alert(1)>", b"\x89PNG\r\n\x1a\n", bomb()], ids=["empty", "svg", "cut", "bomb"]
 )
-def test_what_is_no_picture_is_not_kept(shelf, keep, tmp_path, content):
+def test_what_is_no_picture_is_not_kept(photo_store, keep, tmp_path, content):
     with pytest.raises(ImageReadError):
         keep(content)
     left = [path.name for path in (tmp_path / "model.photos").rglob("*") if path.is_file()]
@@ -82,16 +82,16 @@ def test_what_is_no_picture_is_not_kept(shelf, keep, tmp_path, content):
 
 
 @pytest.mark.parametrize("digest", ["../../etc/passwd", "0" * 63, "0" * 65, "G" * 64, "", None, "0" * 64 + "\n"])
-def test_a_digest_that_is_none_has_no_file(shelf, digest):
-    assert shelf.path_of(digest) is None
+def test_a_digest_that_is_none_has_no_file(photo_store, digest):
+    assert photo_store.path_of(digest) is None
 
 
-def test_a_link_is_not_followed(shelf, keep, tmp_path):
+def test_a_link_is_not_followed(photo_store, keep, tmp_path):
     digest = keep(picture("rows", 3))
-    path = shelf.path_of(digest)
+    path = photo_store.path_of(digest)
     path.unlink()
     os.symlink("/etc/passwd", path)
-    assert shelf.path_of(digest) is None
+    assert photo_store.path_of(digest) is None
 
 
 def test_photos_elsewhere_are_shown_only_if_they_are_what_the_model_holds(tmp_path):
@@ -99,64 +99,64 @@ def test_photos_elsewhere_are_shown_only_if_they_are_what_the_model_holds(tmp_pa
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.png").write_bytes(content)
     known = reference(hashlib.sha256(content).hexdigest(), str(tmp_path / "photos" / "a.png"))
-    shelf = Shelf(tmp_path / "model.photos")
-    assert shelf.picture(known, 256)[:2] == b"\xff\xd8"
-    assert shelf.folders_of([known]) == [str(tmp_path / "model.photos"), str(tmp_path / "photos")]
+    photo_store = PhotoStore(tmp_path / "model.photos")
+    assert photo_store.picture(known, 256)[:2] == b"\xff\xd8"
+    assert photo_store.folders_of([known]) == [str(tmp_path / "model.photos"), str(tmp_path / "photos")]
     (tmp_path / "photos" / "a.png").write_bytes(picture("rows", 5))
-    assert shelf.picture(known, 1024) is None
+    assert photo_store.picture(known, 1024) is None
     assert not (tmp_path / "model.photos").exists(), "looking makes no folder"
-    assert Shelf(tmp_path / "model.photos", [tmp_path / "other"]).find(known) is None
+    assert PhotoStore(tmp_path / "model.photos", [tmp_path / "other"]).find(known) is None
 
 
 def test_small_copies_of_photos_elsewhere_take_bounded_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("lnbnn.page.shelf._MAX_COPIES_BYTES", 100_000)
-    shelf = Shelf(tmp_path / "model.photos")
+    monkeypatch.setattr("lnbnn.page.photo_store._MAX_COPIES_BYTES", 100_000)
+    photo_store = PhotoStore(tmp_path / "model.photos")
     for seed in range(12):
         content = picture("checks", seed, (300, 300))
         (tmp_path / f"{seed}.png").write_bytes(content)
-        shelf.picture(reference(hashlib.sha256(content).hexdigest(), str(tmp_path / f"{seed}.png")), 256)
-    assert 0 < sum(map(len, shelf._copies.values())) <= 100_000
+        photo_store.picture(reference(hashlib.sha256(content).hexdigest(), str(tmp_path / f"{seed}.png")), 256)
+    assert 0 < sum(map(len, photo_store._copies.values())) <= 100_000
 
 
-def test_cleaning_leaves_what_is_needed_held_or_not_ours(shelf, keep, tmp_path):
+def test_cleaning_leaves_what_is_needed_held_or_not_ours(photo_store, keep, tmp_path):
     needed, held, loose = (keep(picture("rows", seed)) for seed in (1, 2, 3))
     for digest in (needed, loose):
-        shelf.release(digest)
+        photo_store.release(digest)
     (tmp_path / "model.photos" / "mine.jpg").write_bytes(b"mine")
     (tmp_path / "model.photos" / ".partial-0123.jpg").write_bytes(b"half")
-    assert shelf.clean({needed}) == 1
-    assert [shelf.path_of(digest) is not None for digest in (needed, held, loose)] == [True, True, False]
+    assert photo_store.clean({needed}) == 1
+    assert [photo_store.path_of(digest) is not None for digest in (needed, held, loose)] == [True, True, False]
     assert (tmp_path / "model.photos" / "mine.jpg").exists()
     assert not (tmp_path / "model.photos" / ".partial-0123.jpg").exists()
     assert not (tmp_path / "model.photos" / "small" / f"{loose}.jpg").exists()
-    shelf.release(held)
-    assert shelf.clean({needed}) == 1
+    photo_store.release(held)
+    assert photo_store.clean({needed}) == 1
 
 
-def test_one_server_at_a_time(shelf, keep, tmp_path):
+def test_one_server_at_a_time(photo_store, keep, tmp_path):
     keep(picture("rows", 1))
     with pytest.raises(LnbnnError, match="another lnbnn serve"):
-        Shelf(tmp_path / "model.photos").open()
-    shelf.close()
-    second = Shelf(tmp_path / "model.photos")
+        PhotoStore(tmp_path / "model.photos").open()
+    photo_store.close()
+    second = PhotoStore(tmp_path / "model.photos")
     second.open()
     second.close()
 
 
-def test_notes_are_kept_and_damaged_ones_passed_over(shelf, tmp_path):
-    shelf.note(fitted_on=3)
-    shelf.note(decisions={"a": "keep"})
-    assert Shelf(tmp_path / "model.photos").notes == {"fitted_on": 3, "decisions": {"a": "keep"}}
+def test_notes_are_kept_and_damaged_ones_passed_over(photo_store, tmp_path):
+    photo_store.note(fitted_on=3)
+    photo_store.note(decisions={"a": "keep"})
+    assert PhotoStore(tmp_path / "model.photos").notes == {"fitted_on": 3, "decisions": {"a": "keep"}}
     for damaged in (b"[1]", b"{", b"\xff", b"[" * 100_000):
         (tmp_path / "model.photos" / "notes.json").write_bytes(damaged)
-        assert Shelf(tmp_path / "model.photos").notes == {}
+        assert PhotoStore(tmp_path / "model.photos").notes == {}
 
 
-def test_a_list_of_names_that_was_cut_short_is_read_up_to_there(shelf, keep, tmp_path):
+def test_a_list_of_names_that_was_cut_short_is_read_up_to_there(photo_store, keep, tmp_path):
     digest = keep(picture("rows", 1), "first.png")
     with open(tmp_path / "model.photos" / "names.jsonl", "a") as file:
         file.write('\n["0000')
     other = keep(picture("rows", 2), "second.png")
-    found = Shelf(tmp_path / "model.photos")
+    found = PhotoStore(tmp_path / "model.photos")
     assert [found.name_of(reference(one)) for one in (digest, other)] == ["first.png", "second.png"]
     assert json.loads((tmp_path / "model.photos" / "names.jsonl").read_text().splitlines()[-1]) == [other, "second.png"]

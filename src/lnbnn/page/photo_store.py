@@ -1,4 +1,4 @@
-"""The photos kept beside a model: files named by their content, small copies, and what the page remembers of them."""
+"""The photos stored beside a model: files named by their content, thumbnails, and the notes of the page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lnbnn.files.regular import is_regular, read_regular
 from lnbnn.references import Reference
 from lnbnn.trust.photos import Folders, find_photo
 
-__all__ = ["Shelf", "shelf_folder"]
+__all__ = ["PhotoStore", "photo_store_folder"]
 
 _KEPT = re.compile(r"([0-9a-f]{64})(\.[a-z0-9]{1,5})")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -32,21 +32,21 @@ _SIDE = 256  # pixels of a small copy
 _MAX_COPIES_BYTES = 64 << 20
 
 
-def shelf_folder(model: str | os.PathLike[str]) -> Path:
-    """Where the photos of a model are kept: beside it, under its name."""
+def photo_store_folder(model: str | os.PathLike[str]) -> Path:
+    """Where the photos of a model are stored: beside it, under its name."""
     target = Path(os.path.abspath(model))
     return target.with_name(f"{target.name}.photos")
 
 
-class Shelf:
-    """Photos by the SHA-256 of their content; no name that anyone sends becomes part of a path.
+class PhotoStore:
+    """Photos by the SHA-256 of their content; no name from outside becomes part of a path.
 
     Parameters
     ----------
     folder : Path
-        Made when the first photo is kept.
+        Created with the first photo.
     elsewhere : folders
-        Where photos that others added may be; by default where the model says they were.
+        Where to look for photos added in other ways; by default where they were when they were added.
     """
 
     def __init__(self, folder: Path, elsewhere: Folders = ()) -> None:
@@ -62,7 +62,7 @@ class Shelf:
     # ---- the folder ---------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take the folder if it is there; it is of one server at a time."""
+        """Lock the folder if it exists; one server at a time may use it."""
         if self.folder.is_dir():
             self._take()
 
@@ -73,10 +73,10 @@ class Shelf:
                 try:
                     self._lock = write_lock(self.folder / _LOCK)
                 except ModelInUseError:
-                    raise LnbnnError(f"{self.folder}: another lnbnn serve has this model; use its page.") from None
+                    raise LnbnnError(f"{self.folder}: another lnbnn serve has this model; open its page.") from None
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Unlock the folder."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -84,9 +84,10 @@ class Shelf:
     # ---- photos -------------------------------------------------------------------------------------------------
 
     def keep(self, file: Path, name: str) -> str:
-        """Copy a picture file here, whole or not at all; returns its digest. Not a picture: ``ImageReadError``.
+        """Copy a picture into the store, atomically, and return its digest.
 
-        The photo is held: it stays until :meth:`release` even if no model has it.
+        The photo stays until :meth:`release`, even if no model has it. What is not a picture raises
+        ``ImageReadError``.
         """
         self._take()
         with open(file, "rb") as content:
@@ -114,32 +115,32 @@ class Shelf:
         sync(target.parent)
 
     def release(self, digest: str) -> None:
-        """The photo may go when no model has it."""
+        """From now on the photo may be deleted if no model has it."""
         with self._guard:
             self._held[digest] -= 1
             self._held += Counter()
 
     def path_of(self, digest: str | None) -> Path | None:
-        """The file of a photo that is kept here."""
+        """The file of a stored photo."""
         if digest is None or not _DIGEST.fullmatch(digest):
             return None
         paths = (self.folder / f"{digest}{suffix}" for suffix in sorted(IMAGE_SUFFIXES))
         return next((path for path in paths if is_regular(path)), None)
 
     def find(self, image: Reference) -> str | None:
-        """The file of a labeled image, here or elsewhere; only if it is what the model holds."""
+        """The file of a labeled image, here or elsewhere; None if it is missing or has changed."""
         kept = self.path_of(image.digest)
         if kept is not None:
             return str(kept)
         return find_photo(image, self._elsewhere)
 
     def folders_of(self, images: list[Reference]) -> list[str]:
-        """Where the files of these images may be, for who looks for them by folder."""
+        """The folders where the files of these images may be."""
         where = [] if self._elsewhere else [os.path.dirname(image.name) for image in images]
         return [str(self.folder), *map(str, self._elsewhere), *{folder for folder in where if _is_local(folder)}]
 
     def picture(self, image: Reference, side: int) -> bytes | None:
-        """A small copy of a labeled image as JPEG, or None if its file is gone or another."""
+        """A labeled image as a small JPEG; None if its file is missing or has changed."""
         small = None if image.digest is None else self._small_file(image.digest)
         if side <= _SIDE and small is not None and is_regular(small):
             return small.read_bytes()
@@ -154,7 +155,7 @@ class Shelf:
         return data
 
     def _remember(self, digest: str, data: bytes) -> None:
-        """Keep a small copy of a photo that lies elsewhere in memory, in place of the oldest ones."""
+        """Cache the thumbnail of a photo stored elsewhere; the oldest ones are dropped."""
         with self._guard:
             self._copies_bytes += len(data) - len(self._copies.pop(digest, b""))
             self._copies[digest] = data
@@ -166,7 +167,7 @@ class Shelf:
         return self.folder / _SMALL / f"{digest}.jpg"
 
     def clean(self, needed: set[str]) -> int:
-        """Remove what a stopped writer left, and the photos that nobody needs or holds; returns how many."""
+        """Delete partial files and the photos that are neither needed nor held; returns their number."""
         if self._lock is None:
             return 0
         n_removed = 0
@@ -181,10 +182,10 @@ class Shelf:
                     n_removed += 1
         return n_removed
 
-    # ---- what is remembered -------------------------------------------------------------------------------------
+    # ---- names and notes -----------------------------------------------------------------------------------------
 
     def name_of(self, image: Reference) -> str:
-        """What a photo is called: the name it was sent under, or that of its file."""
+        """The name a photo was uploaded under, or that of its file."""
         if self._names is None:
             self._names = dict(self._read_names())
         return self._names.get(image.digest or "", os.path.basename(image.name))
@@ -210,7 +211,7 @@ class Shelf:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What the page remembers of the model: on how many photos it was fitted, what was decided in the audit."""
+        """What the page knows about the model: on how many photos it was fitted, decisions about audit entries."""
         if self._notes is None:
             try:
                 found = json.loads(read_regular(self.folder / _NOTES, _MAX_NOTES_BYTES).decode("utf-8"))
@@ -220,7 +221,7 @@ class Shelf:
         return self._notes
 
     def note(self, **content: Any) -> None:
-        """Remember something, whole or not at all."""
+        """Store notes, atomically."""
         self._take()
         self._notes = {**self.notes, **content}
         text = json.dumps(self._notes)

@@ -1,13 +1,13 @@
-// What takes a while to find out about the whole model: asked for once, with progress, and again on demand.
+// A report on the whole model: requested once, with progress, and again on demand.
 
 import { get, on, state, watch } from "./api.js";
 import { h } from "./dom.js";
 
 let kept = {};
 
-export function study(name, place, draw) {
+export function report(name, place, draw) {
   const said = h("p", { class: "muted", role: "status" });
-  const again = h("button", { type: "button", hidden: true, onclick: () => ask(true) }, "The model has changed: look again");
+  const again = h("button", { type: "button", hidden: true, onclick: () => ask(true) }, "The model has changed: update");
   const box = h("div", {});
   place.append(said, again, box);
   let isThere = true;
@@ -19,12 +19,12 @@ export function study(name, place, draw) {
       return;
     }
     if (fresh || !kept[name]) {
-      said.replaceChildren(h("span", { class: "spinner" }), " looking at each photo as if the model did not hold it …");
+      said.replaceChildren(h("span", { class: "spinner" }), " leaving out each photo in turn …");
       try {
         kept[name] = await get(`/api/${name}`);
       } catch (error) {
         if (!isThere) return;
-        if (error.status === 409) setTimeout(() => isThere && ask(true), 1000); // it was changed meanwhile
+        if (error.status === 409) setTimeout(() => isThere && ask(true), 1000); // it changed in the meantime
         else said.textContent = error.message;
         return;
       }
@@ -37,8 +37,8 @@ export function study(name, place, draw) {
   }
   const check = () => (again.hidden = !kept[name] || kept[name].generation === state.generation);
   const stop = [
-    on("study", ({ study: which, done, total }) => {
-      if (which === name && said.lastChild) said.lastChild.textContent = ` looking at each photo as if the model did not hold it … ${done} of ${total}`;
+    on("report", ({ report: which, done, total }) => {
+      if (which === name && said.lastChild) said.lastChild.textContent = ` leaving out each photo in turn … ${done} of ${total}`;
     }),
     watch(() => check()),
   ];

@@ -1,4 +1,4 @@
-"""What goes into a model: images read, each once; those that cannot be used, and doubles, are noticed and named."""
+"""Reads labeled images for a model, each once; lists unusable images and duplicates."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lnbnn.reading.extraction import ImageLike, Progress, iter_read, name_of, no
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import MAX_IMAGES, Reference
 
-__all__ = ["Intake", "NumberedPath", "ReadImage"]
+__all__ = ["ImageReader", "NumberedPath", "ReadImage"]
 
 
 @dataclass(frozen=True, eq=False)
 class ReadImage(ImageFeatures):
-    """Features that stand for the image they were read from: with its name, and the digest of its content."""
+    """Features in place of the image they were read from, with its name and the digest of its content."""
 
     name: str
     digest: str
@@ -28,7 +28,7 @@ class ReadImage(ImageFeatures):
 
 @dataclass(frozen=True)
 class NumberedPath(os.PathLike[str]):
-    """A file whose image gets a certain id, not the next one: the id it has in the model that is fitted again."""
+    """A file whose image gets a given id instead of the next one, as when a model is refitted."""
 
     path: str
     id: int
@@ -37,29 +37,29 @@ class NumberedPath(os.PathLike[str]):
         return self.path
 
 
-class Intake:
-    """Reads labeled images for a model, and remembers which of them it left out, and why.
+class ImageReader:
+    """Reads labeled images for a model, and lists those it leaves out, with the reason.
 
     Parameters
     ----------
-    descriptor : Descriptor, or several: the features are then joint
+    descriptor : Descriptor, or a sequence of them, for joint features
     known : dict of content digest to id, optional
-        Images of these contents are left out as doubles, and so is a content that comes twice. By default
-        doubles are not looked for.
+        Images with these contents are left out as duplicates, and so are repetitions. By default duplicates are
+        not looked for.
 
     Attributes
     ----------
     skipped : list of (name, reason)
-        Images left out: unreadable, without descriptors, or doubles.
-    doubles : list of (name, id)
-        Those whose content an image of the model has, by its id.
+        Images left out: unreadable, without descriptors, or duplicates.
+    duplicates : list of (name, id)
+        The duplicates, with the id of the image that has the same content.
     """
 
     def __init__(self, descriptor: Descriptor | Sequence[Descriptor], known: dict[str, int] | None = None) -> None:
         self.descriptor = descriptor
         self.known = known
         self.skipped: list[tuple[str, str]] = []
-        self.doubles: list[tuple[str, int]] = []
+        self.duplicates: list[tuple[str, int]] = []
 
     def read(
         self,
@@ -72,7 +72,7 @@ class Intake:
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> Iterator[tuple[Reference, Any]]:
-        """The images that can be used, with ids from ``first_id`` on or ascending ones of their own; with features."""
+        """Yield usable images with their features; ids count from ``first_id``, or are the images' own, ascending."""
         if on_error not in ("raise", "skip"):
             raise InvalidInputError(f"on_error must be 'raise' or 'skip'; got {on_error!r}.")
         next_id = first_id
@@ -92,11 +92,11 @@ class Intake:
             elif not len(found[0]):
                 self.skipped.append((name, no_descriptors(name)))
             elif self.known is not None and found[1] in self.known:
-                twin = self.known[found[1]]
-                self.doubles.append((name, twin))
-                self.skipped.append((name, f"{name}: the same image is in the model as image {twin}."))
+                same = self.known[found[1]]
+                self.duplicates.append((name, same))
+                self.skipped.append((name, f"{name}: the same image is in the model as image {same}."))
             elif next_id >= MAX_IMAGES:
-                raise InvalidInputError(f"a model takes at most {MAX_IMAGES} images in its life.")
+                raise InvalidInputError(f"a model takes at most {MAX_IMAGES} images in its lifetime.")
             else:
                 features, digest = found
                 if self.known is not None:

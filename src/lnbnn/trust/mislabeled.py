@@ -1,8 +1,8 @@
-"""How probable it is that a label is wrong, from the scores of images that were held out: pure functions of arrays.
+"""The probability that a label is wrong, from held-out scores: pure functions of arrays.
 
-What a wrong label looks like need not be guessed. Any image becomes one when it is given another class at random, so
-that the doubt about labels known to be wrong is at hand, and what is observed is a mixture of it and of the doubt about
-right ones. How much of each there is, and so how probable each label is wrong, follows by expectation maximization.
+Give any image another class at random, and its label is known to be wrong: that shows how doubt is distributed for
+wrong labels. The doubt that is observed is a mixture of this distribution and that of right labels. Expectation
+maximization finds the proportions, and with them the probability that each label is wrong.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _MAX_ROUNDS = 200
 
 
 def standard_scores(scores: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The scores of each image about zero, in units of their spread: some images tell classes apart better than others.
+    """The scores of each image, centered and divided by their spread: some images separate classes better than others.
 
-    The spread over few classes is drawn towards the usual one.
+    With few classes, the spread is shrunk toward the median.
     """
     n_classes = scores.shape[1]
     centered = scores - scores.mean(axis=1, keepdims=True)
@@ -34,7 +34,7 @@ def standard_scores(scores: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def doubts(standard: NDArray[np.float64], labels: NDArray[np.integer]) -> NDArray[np.float64]:
-    """How far the best other class stands above the label.
+    """How far the best other class is above the label.
 
     Examples
     --------
@@ -71,8 +71,8 @@ def wrong_label_probabilities(
 
     a and b are those of a logistic regression that tells drawn wrong labels from given ones, each given one counted by
     its probability of being right; pi, the share of wrong labels, is the mean probability. The two steps are repeated
-    until pi stays. Mistakes are taken to fall on any class alike: those between two classes that look alike raise less
-    doubt than drawn ones.
+    until pi converges. Mistakes are assumed to be equally likely for all classes: those between similar classes raise
+    less doubt than random ones.
     """
     scores = np.asarray(scores, dtype=np.float64)
     n_images, n_classes = scores.shape

@@ -1,13 +1,13 @@
-// How good: the share of photos that get their label back when the model does not hold them; the confusion matrix.
+// How good: leave-one-out accuracy and the confusion matrix.
 
 import { picture } from "./api.js";
 import { count, dialog, h, percent, put, shown, width } from "./dom.js";
 import { openPhoto } from "./photo.js";
-import { study } from "./study.js";
+import { report } from "./report.js";
 
 export function view(main) {
-  main.append(h("h1", {}, "How good is it?"), h("p", { class: "lead" }, "Each photo is asked about as if the model had never seen it. New photos like these fare about as well."));
-  return study("evaluation", main, draw);
+  main.append(h("h1", {}, "How good is it?"), h("p", { class: "lead" }, "Each photo is classified as if the model had never seen it. Expect about the same on new photos like these."));
+  return report("evaluation", main, draw);
 }
 
 function draw(box, found) {
@@ -18,8 +18,8 @@ function draw(box, found) {
     box,
     h("div", { class: "figures" },
       figure(percent(found.mean_per_class_accuracy, 1), "right, mean over the classes"),
-      figure(`${right} of ${found.n_images}`, "photos got their label back"),
-      found.alone.length > 0 && figure(String(found.alone.length), "alone in their class: nothing can be said")),
+      figure(`${right} of ${found.n_images}`, "photos classified correctly"),
+      found.alone.length > 0 && figure(String(found.alone.length), "alone in their class, so not evaluated")),
     more(found),
     h("div", { class: "good-grid" },
       h("section", {}, h("h2", {}, "Class by class"),
@@ -27,7 +27,7 @@ function draw(box, found) {
           h("li", {}, h("a", { href: `#photos/${encodeURIComponent(label)}` }, shown(label)),
             h("span", { class: "bar" }, h("span", { class: "bar-fill", style: { width: width(share) } })),
             h("span", { class: "rank-value" }, percent(share)), h("span", { class: "muted" }, ` of ${n}`))))),
-      h("section", {}, h("h2", {}, "What is taken for what"), matrix(found))),
+      h("section", {}, h("h2", {}, "Confusion matrix"), matrix(found))),
   );
 }
 
@@ -48,7 +48,7 @@ function matrix(found) {
       const answer = found.answers[column];
       const share = times / total;
       const isRight = label === answer;
-      const text = `${shown(label)} taken for ${shown(answer)}: ${count(times, "photo")}`;
+      const text = `${shown(label)} answered as ${shown(answer)}: ${count(times, "photo")}`;
       grid.append(h("button", {
         type: "button", class: `cell ${isRight ? "is-right" : "is-wrong"}${share > 0.5 ? " strong" : ""}`, title: text, "aria-label": text,
         style: { gridRow: String(row + 2), gridColumn: String(column + 2) },
@@ -63,7 +63,7 @@ function matrix(found) {
 function openCell(found, label, answer) {
   const own = found.images.filter((image) => image.label === label && image.answer === answer);
   dialog(
-    label === answer ? `${shown(label)}, recognized` : `${shown(label)} taken for ${shown(answer)}`,
+    label === answer ? `${shown(label)}, recognized` : `${shown(label)} answered as ${shown(answer)}`,
     h("div", { class: "neighbors" }, own.slice(0, 200).map((image) =>
       h("button", { type: "button", class: "neighbor", "aria-label": `Open photo ${image.id}`, onclick: () => openPhoto(image.id) }, h("img", { src: picture(image), alt: "", loading: "lazy" })))),
   );
@@ -76,11 +76,11 @@ function more(found) {
   const gain = before ? last.accuracy - before.accuracy : 0;
   const points = `${(100 * gain).toFixed(1)} points`;
   const text = !before
-    ? "Too few photos to say what more of them would bring."
+    ? "Too few photos to say what more would gain."
     : gain > 0.005
-      ? `The second half of the photos brought ${points}. As many again would bring up to that much; less as it goes on.`
-      : "The second half of the photos brought nothing. More of the same would not help: other views, or a look at the audit, may.";
-  return h("section", { class: "more" }, h("h2", {}, "What more photos would bring"), curve(found.curve), h("p", {}, text));
+      ? `The second half of the photos gained ${points}. Twice as many photos may gain up to that much again, then less.`
+      : "The second half of the photos gained nothing. More of the same will not help; other views or the audit may.";
+  return h("section", { class: "more" }, h("h2", {}, "What more photos would gain"), curve(found.curve), h("p", {}, text));
 }
 
 function curve(points) {

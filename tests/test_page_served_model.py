@@ -1,4 +1,4 @@
-"""A model on the bench: begun, changed, taken back step by step, followed; whole whatever fails."""
+"""The model behind the page: created, changed, undone step by step, reopened; intact whatever fails."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from paging import picture, quick_model
 
 from lnbnn.errors import InvalidInputError, LnbnnError
 from lnbnn.model.changes import check_model, edit, list_images
-from lnbnn.page import bench as bench_module
-from lnbnn.page.bench import Bench, Photo
-from lnbnn.page.shelf import Shelf, shelf_folder
+from lnbnn.page import served_model
+from lnbnn.page.photo_store import PhotoStore, photo_store_folder
+from lnbnn.page.served_model import Photo, ServedModel
 from lnbnn.page.undo import Added, Relabeled, Removed, UndoList
 
 
 @pytest.fixture
 def make(tmp_path):
-    """``make(path)``: a bench of a model, started."""
+    """``make(path)``: a served of a model, started."""
     opened = []
 
     def made(path=tmp_path / "mine"):
-        shelf = Shelf(shelf_folder(path))
-        shelf.open()
-        bench = Bench(path, shelf, new=quick_model)
-        bench.start()
-        opened.append(shelf)
-        return bench
+        photo_store = PhotoStore(photo_store_folder(path))
+        photo_store.open()
+        served = ServedModel(path, photo_store, new=quick_model)
+        served.start()
+        opened.append(photo_store)
+        return served
 
     yield made
-    for shelf in opened:
-        shelf.close()
+    for photo_store in opened:
+        photo_store.close()
 
 
 @pytest.fixture
 def sent(tmp_path):
-    """``sent(bench, kind, seeds)``: photos on the shelf, as if they had just been sent."""
+    """``sent(served, kind, seeds)``: photos in the store, as if just uploaded."""
 
-    def put(bench, kind, seeds):
+    def put(served, kind, seeds):
         photos = []
         for seed in seeds:
             (tmp_path / "sent").write_bytes(picture(kind, seed))
             name = f"{kind}-{seed}.png"
-            photos.append(Photo(bench.shelf.keep(tmp_path / "sent", name), name))
-            bench.shelf.release(photos[-1].digest)
+            photos.append(Photo(served.photo_store.keep(tmp_path / "sent", name), name))
+            served.photo_store.release(photos[-1].digest)
         return photos
 
     return put
@@ -52,48 +52,48 @@ def sent(tmp_path):
 @pytest.fixture
 def mine(make, sent):
     """A model begun here: rows 0, 1 and columns 2, 3."""
-    bench = make()
-    bench.add([(sent(bench, "rows", [1, 2]), "rows"), (sent(bench, "columns", [1, 2]), "columns")])
-    return bench
+    served = make()
+    served.add([(sent(served, "rows", [1, 2]), "rows"), (sent(served, "columns", [1, 2]), "columns")])
+    return served
 
 
-def labels(bench):
-    return {number: image.label for number, image in bench.opened.images.items()}
+def labels(served):
+    return {number: image.label for number, image in served.opened.images.items()}
 
 
-def digests(bench):
-    return {image.digest for image in bench.opened.images.values()}
+def digests(served):
+    return {image.digest for image in served.opened.images.values()}
 
 
-def kept(bench):
-    return {path.stem for path in bench.shelf.folder.iterdir() if len(path.stem) == 64}
+def kept(served):
+    return {path.stem for path in served.photo_store.folder.iterdir() if len(path.stem) == 64}
 
 
 # ---- from nothing ----------------------------------------------------------------------------------------------------
 
 
 def test_a_model_begins_with_its_first_photo(make, sent):
-    bench = make()
-    assert bench.opened is None
-    assert not bench.path.exists()
+    served = make()
+    assert served.opened is None
+    assert not served.path.exists()
     with pytest.raises(InvalidInputError, match="the model is empty"):
-        bench.now()
-    (result,) = bench.add([(sent(bench, "rows", [1]), "rows")])
+        served.now()
+    (result,) = served.add([(sent(served, "rows", [1]), "rows")])
     assert [image["label"] for image in result["added"]] == ["rows"]
-    assert labels(bench) == {0: "rows"}
-    assert check_model(bench.path).problems == ()
-    bench.add([(sent(bench, "columns", [1]), "columns")])
-    (answer,) = bench.opened.classifier.iter_answers([bench.shelf.path_of(next(iter(digests(bench))))])
+    assert labels(served) == {0: "rows"}
+    assert check_model(served.path).problems == ()
+    served.add([(sent(served, "columns", [1]), "columns")])
+    (answer,) = served.opened.classifier.iter_answers([served.photo_store.path_of(next(iter(digests(served))))])
     assert answer.label in ("rows", "columns")
 
 
 def test_what_cannot_be_used_is_named_as_it_was_sent(mine, sent, tmp_path):
     flat = tmp_path / "flat.png"
     shutil.copyfile(shelf_flat(tmp_path), flat)
-    photo = Photo(mine.shelf.keep(flat, "flat.png"), "flat.png")
+    photo = Photo(mine.photo_store.keep(flat, "flat.png"), "flat.png")
     (result,) = mine.add([([*sent(mine, "rows", [1, 9]), photo], "rows")])
     assert [image["id"] for image in result["added"]] == [4]
-    assert result["doubles"] == [["rows-1.png", 0]]
+    assert result["duplicates"] == result["doubles"] == [["rows-1.png", 0]]
     reasons = dict(result["skipped"])
     assert reasons["rows-1.png"] == "rows-1.png: the same image is in the model as image 0."
     assert reasons["flat.png"].startswith("flat.png: no descriptors")
@@ -110,7 +110,7 @@ def test_one_bad_batch_does_not_stop_the_others(mine, sent):
     good = sent(mine, "rows", [5])
     results = mine.add([([Photo("0" * 64, "gone.png")], "rows"), (good, "rows")])
     assert isinstance(results[0], InvalidInputError)
-    assert "gone.png: the photo is not here any more" in str(results[0])
+    assert "gone.png: the photo is no longer here" in str(results[0])
     assert len(results[1]["added"]) == 1
 
 
@@ -121,10 +121,10 @@ def test_labels_are_of_the_models_kind(make, sent, tmp_path, photos):
     lnbnn.LocalNBNN(index="exact").fit(files, [int(file.parent.name == "rows") for file in files]).save(
         tmp_path / "mine"
     )
-    bench = make()
-    (added,) = bench.add([(sent(bench, "rows", [1]), "1")])
+    served = make()
+    (added,) = served.add([(sent(served, "rows", [1]), "1")])
     assert added["added"][0]["label"] == 1
-    (error,) = bench.add([(sent(bench, "rows", [2]), "one")])
+    (error,) = served.add([(sent(served, "rows", [2]), "one")])
     assert "whole numbers" in str(error)
 
 
@@ -161,7 +161,7 @@ def test_taking_back_the_first_photos_makes_the_model_empty_again(mine, sent):
     assert mine.opened is None
     assert not mine.path.exists()
     assert kept(mine) == set(), "photos that were sent are gone"
-    with pytest.raises(InvalidInputError, match="nothing to take back"):
+    with pytest.raises(InvalidInputError, match="nothing to undo"):
         mine.undo()
     mine.add([(sent(mine, "checks", [1]), "checks")])
     assert labels(mine) == {0: "checks"}
@@ -178,23 +178,23 @@ def test_all_photos_removed_and_back(mine):
 
 def test_a_model_of_others_is_never_discarded(make, model, tmp_path):
     shutil.copytree(model, tmp_path / "mine")
-    bench = make()
-    with pytest.raises(InvalidInputError, match="all photos of the model"):
-        bench.remove(list(bench.opened.images))
-    assert len(list_images(bench.path)) == 9
+    served = make()
+    with pytest.raises(InvalidInputError, match="at least one photo"):
+        served.remove(list(served.opened.images))
+    assert len(list_images(served.path)) == 9
 
 
 def test_photos_that_lie_elsewhere_come_back_too(make, model, tmp_path, make_photos):
     shutil.copytree(model, tmp_path / "mine")
-    bench = make()
-    result = bench.remove([3, 4])
+    served = make()
+    result = served.remove([3, 4])
     assert result["n_gone_for_good"] == 0
-    bench.undo()
-    assert sorted(labels(bench).values()) == ["checks"] * 3 + ["columns"] * 3 + ["rows"] * 3
+    served.undo()
+    assert sorted(labels(served).values()) == ["checks"] * 3 + ["columns"] * 3 + ["rows"] * 3
 
 
 def test_photos_whose_files_are_gone_are_removed_for_good(make, sent, mine):
-    for path in mine.shelf.folder.glob("*.png"):
+    for path in mine.photo_store.folder.glob("*.png"):
         path.unlink()
     assert mine.remove([0])["n_gone_for_good"] == 1
     assert mine.steps.last == "adding 2 photos"
@@ -257,7 +257,7 @@ def test_a_step_on_photos_that_others_removed_is_taken_back_for_the_rest(mine):
 
 
 def test_another_writer_is_waited_for_but_not_for_ever(mine, monkeypatch):
-    monkeypatch.setattr(bench_module, "_WAIT_S", 0.1)
+    monkeypatch.setattr(served_model, "_WAIT_S", 0.1)
     with edit(mine.path), pytest.raises(LnbnnError, match="is changing this model"):
         mine.relabel([0], "stripes")
     assert labels(mine)[0] == "rows"
@@ -287,8 +287,8 @@ def test_a_folder_of_other_files_is_refused(make, tmp_path):
         make()
 
 
-def test_choosing_anew_keeps_ids_labels_and_photos(mine, sent, monkeypatch):
-    monkeypatch.setattr(bench_module, "AUTO", "balanced")  # auto itself is tested elsewhere, and takes a while
+def test_choosing_again_keeps_ids_labels_and_photos(mine, sent, monkeypatch):
+    monkeypatch.setattr(served_model, "AUTO", "balanced")  # auto itself is tested elsewhere, and takes a while
     mine.relabel([0], "stripes")
     before = [(image.id, image.label, image.digest) for image in mine.opened.images.values()]
     mine.improve()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lnbnn.errors import InvalidInputError
-from lnbnn.trust.mislabelled import doubts, standard_scores, wrong_label_probabilities
+from lnbnn.trust.mislabeled import doubts, standard_scores, wrong_label_probabilities
 
 
 def make_scores(n_images=600, n_classes=12, *, strength=4.0, seed=0):

@@ -1,4 +1,4 @@
-"""Long looks at the whole model, each made once for each state of it: the audit, and how good the model is."""
+"""Reports on the whole model, the audit and the evaluation, made once per version of the model."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
-from lnbnn.page.bench import Opened
 from lnbnn.page.events import Events
+from lnbnn.page.photo_store import PhotoStore
 from lnbnn.page.replies import Refused
-from lnbnn.page.shelf import Shelf
+from lnbnn.page.served_model import Opened
 from lnbnn.reading.extraction import Progress
 from lnbnn.trust.audit import audit
 from lnbnn.trust.learning_curve import learning_curve
 from lnbnn.trust.left_out import evaluate_left_out
 
-__all__ = ["DECISIONS", "Studies"]
+__all__ = ["DECISIONS", "Reports"]
 
 DECISIONS = ("keep", "accept", "change")
-"""What can be decided of an entry of the audit: the label is right, the suggestion is, or another one."""
+"""Decisions about an audit entry: the label is right, the suggestion is right, or neither."""
 
 _LISTS = ("suspects", "near_duplicates", "strangers")
 _NOTE = "decisions"
 _MOST_DECISIONS = 100_000
 
-STUDIES: dict[str, Callable[[Opened, Progress], dict[str, Any]]] = {
+REPORTS: dict[str, Callable[[Opened, Progress], dict[str, Any]]] = {
     "audit": lambda opened, progress: audit(opened.classifier, progress=progress).as_dict(),
     "evaluation": lambda opened, progress: _evaluation(opened, progress),
 }
@@ -38,12 +38,12 @@ def _evaluation(opened: Opened, progress: Progress) -> dict[str, Any]:
     return found | {"curve": [asdict(point) for point in curve]}
 
 
-class Studies:
-    """Makes studies in a thread of its own, one at a time, and keeps the last of each kind."""
+class Reports:
+    """Makes reports in a thread of its own, one at a time, and keeps the latest of each kind."""
 
-    def __init__(self, events: Events, shelf: Shelf) -> None:
-        self._events, self._shelf = events, shelf
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="study")
+    def __init__(self, events: Events, photo_store: PhotoStore) -> None:
+        self._events, self._photo_store = events, photo_store
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="report")
         self._last: dict[str, tuple[Opened, Future[dict[str, Any]]]] = {}
         self._guard = threading.Lock()
         self._closing = False
@@ -54,7 +54,7 @@ class Studies:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def of(self, kind: str, opened: Opened) -> Future[dict[str, Any]]:
-        """A study of the model as it is; the same for all who ask."""
+        """The report on this version of the model; made once, whoever asks."""
         with self._guard:
             known = self._last.get(kind)
             if known is None or known[0].generation != opened.generation or _failed(known[1]):
@@ -66,16 +66,17 @@ class Studies:
         def progress(stage: str, done: int, total: int) -> None:
             asked = self._last.get(kind)
             if self._closing or asked is None or asked[0].generation != opened.generation:
-                raise Refused(409, "the model was changed meanwhile; ask again.")
+                raise Refused(409, "the model changed in the meantime; try again.")
             if done % 8 == 0 or done == total:
-                self._events.say("study", study=kind, stage=stage, done=done, total=total)
+                for name in ("report", "study"):  # "study" until 0.4
+                    self._events.say(name, **{name: kind}, stage=stage, done=done, total=total)
 
-        return STUDIES[kind](opened, progress)
+        return REPORTS[kind](opened, progress)
 
-    # ---- what was decided ---------------------------------------------------------------------------------------
+    # ---- decisions ----------------------------------------------------------------------------------------------
 
     def decided(self, found: dict[str, Any], opened: Opened) -> dict[str, Any]:
-        """An audit with what was decided of each entry before; None where nothing was."""
+        """An audit with the decision about each entry, or None."""
         known = self._decisions()
         return found | {
             name: [entry | {"decision": known.get(_entry_key(name, entry, opened))} for entry in found[name]]
@@ -83,22 +84,22 @@ class Studies:
         }
 
     def decide(self, opened: Opened, name: str, ids: list[int], labels: list[Any], decision: str) -> None:
-        """Remember what was decided of the entry of these ids and labels."""
+        """Store a decision about the entry with these ids and labels."""
         if name not in _LISTS or decision not in DECISIONS:
             raise Refused(422, f"expected one of {', '.join(_LISTS)} and one of {', '.join(DECISIONS)}.")
         known = self._decisions()
         if len(known) >= _MOST_DECISIONS:
             known = dict(list(known.items())[_MOST_DECISIONS // 10 :])
-        self._shelf.note(**{_NOTE: known | {_key(name, ids, labels, opened): decision}})
+        self._photo_store.note(**{_NOTE: known | {_key(name, ids, labels, opened): decision}})
         self._events.say("decision", name=name, ids=ids, decision=decision)
 
     def _decisions(self) -> dict[str, str]:
-        known = self._shelf.notes.get(_NOTE)
+        known = self._photo_store.notes.get(_NOTE)
         return known if isinstance(known, dict) else {}
 
 
-def _failed(study: Future[Any]) -> bool:
-    return study.done() and (study.cancelled() or study.exception() is not None)
+def _failed(report: Future[Any]) -> bool:
+    return report.done() and (report.cancelled() or report.exception() is not None)
 
 
 def _entry_key(name: str, entry: dict[str, Any], opened: Opened) -> str:
@@ -108,6 +109,6 @@ def _entry_key(name: str, entry: dict[str, Any], opened: Opened) -> str:
 
 
 def _key(name: str, ids: list[int], labels: list[Any], opened: Opened) -> str:
-    """What was decided holds for these photos under these labels, whatever their ids; of one that is gone, its id."""
+    """A decision belongs to photos and labels, whatever the ids; a photo that is gone is known by its id."""
     photos = [(opened.images[number].digest if number in opened.images else None) or str(number) for number in ids]
     return " ".join([name, *photos, *map(repr, labels)])

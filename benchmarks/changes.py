@@ -1,8 +1,8 @@
 """How long a change to a large model takes: Caltech 101, 15 images per class, the default settings.
 
-One image is added, relabelled and removed, again and again: from the command line (the whole process), and in a running
+One image is added, relabeled and removed, again and again: from the command line (the whole process), and in a running
 Python process (one transaction each, on the disk when it returns). With --loaded also what it takes a loaded model to
-follow, and the same changes in memory. Wall time and CPU time: on a busy machine only the second says much. The model
+follow, and the same changes in memory. Wall time and CPU time: on a busy computer only the second says much. The model
 is made once and kept in runs/.
 """
 
@@ -24,16 +24,17 @@ FITTED = ("n_train", "n_test", "seed", "preset", "params")
 SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seed": 0, "preset": "auto", "repeats": 7, "loaded": False}
 QUICK: Settings = {"n_train": 3, "n_test": 2, "repeats": 1, "loaded": True}
 LABEL, OTHER = "a new class", "another class"
+MODEL, CHANGES = "living model", "living changes"  # as finished parts and the record are called
 
 
 def make_model(lab: Lab, settings: Settings) -> Outcome:
     model = lab.fit_preset(settings, lab.split_of(settings)[0])
-    model.save(lab.path(Part("living model", settings, make_model)).with_suffix(""), overwrite=True)
+    model.save(lab.path(Part(MODEL, settings, make_model)).with_suffix(""), overwrite=True)
     return {"n_images": len(model.images_)}
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
-    model = model_of(lab, Part("living model", {key: settings[key] for key in FITTED}, make_model))
+    model = model_of(lab, Part(MODEL, {key: settings[key] for key in FITTED}, make_model))
     test, repeats = lab.split_of(settings)[1], settings["repeats"]
     paths = test.paths[:: max(1, len(test.paths) // (2 * repeats + 2))]
     in_python = paths[repeats : 2 * repeats + 1]
@@ -112,8 +113,8 @@ def tabulate(results: Results) -> str:
         rows.append([name, *cells, *(f"{process[unit]['median']:.0f} ms" for unit in ("cpu_ms", "wall_ms"))])
     return table("| command, CPU | command, wall | in Python, CPU | in Python, wall", rows) + (
         f"\nMedians; a model of {results['n_images']:,} images with {results['n_descriptors'] / 1e6:.1f} million "
-        f"descriptors; the load of the machine was {results['load_average']:.1f}, on 2 cores."
+        f"descriptors; the load average was {results['load_average']:.1f}, on 2 cores."
     )
 
 
-EXPERIMENT = benchmark(globals(), plan=parts_over("living changes", compute, timed=True))
+EXPERIMENT = benchmark(globals(), plan=parts_over(CHANGES, compute, timed=True))

@@ -1,4 +1,4 @@
-"""What goes into a model: ids in order, what is left out and why, duplicates noticed."""
+"""Reading labeled images for a model: ids in order, skipped images and their reasons, duplicates."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from PIL import Image
 from synthetic import flat_image, grating, small_sift
 
 from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.model.intake import Intake, NumberedPath
+from lnbnn.model.image_reader import ImageReader, NumberedPath
 
 
-def read(intake, images, *, on_error="skip", first_id=0):
+def read(reader, images, *, on_error="skip", first_id=0):
     labels = [f"label {place}" for place in range(len(images))]
-    return list(intake.read(images, labels, first_id=first_id, on_error=on_error, n_jobs=1))
+    return list(reader.read(images, labels, first_id=first_id, on_error=on_error, n_jobs=1))
 
 
 def test_ids_names_and_labels(tmp_path):
     Image.fromarray(grating(0, 1)).save(tmp_path / "a.png")
     seen = []
     found = list(
-        Intake(small_sift()).read(
+        ImageReader(small_sift()).read(
             [tmp_path / "a.png", flat_image(), grating(90, 2)],
             ["x", "y", "z"],
             first_id=5,
@@ -37,41 +37,41 @@ def test_ids_names_and_labels(tmp_path):
 
 
 def test_what_is_left_out_and_why(tmp_path):
-    intake = Intake(small_sift())
-    found = read(intake, [tmp_path / "missing.png", flat_image(), grating(0, 1)])
+    reader = ImageReader(small_sift())
+    found = read(reader, [tmp_path / "missing.png", flat_image(), grating(0, 1)])
     assert [image.id for image, _ in found] == [0]
-    assert [name for name, _ in intake.skipped] == [str(tmp_path / "missing.png"), "image 1"]
-    assert "no such file" in intake.skipped[0][1]
-    assert "no descriptors" in intake.skipped[1][1]
-    assert intake.doubles == []
+    assert [name for name, _ in reader.skipped] == [str(tmp_path / "missing.png"), "image 1"]
+    assert "no such file" in reader.skipped[0][1]
+    assert "no descriptors" in reader.skipped[1][1]
+    assert reader.duplicates == []
     with pytest.raises(ImageReadError, match="no such file"):
-        read(Intake(small_sift()), [tmp_path / "missing.png"], on_error="raise")
+        read(ImageReader(small_sift()), [tmp_path / "missing.png"], on_error="raise")
     with pytest.raises(InvalidInputError, match="on_error must be 'raise' or 'skip'; got 'stop'"):
-        read(Intake(small_sift()), [flat_image()], on_error="stop")
+        read(ImageReader(small_sift()), [flat_image()], on_error="stop")
 
 
 def test_duplicates_are_noticed_only_where_asked_for():
     same, other = grating(0, 1), grating(90, 2)
-    assert len(read(Intake(small_sift()), [same, same])) == 2
-    ((known, _),) = read(Intake(small_sift()), [same])
-    intake = Intake(small_sift(), {known.digest: 17})
-    assert [image.id for image, _ in read(intake, [same, other, other], first_id=20)] == [20]
-    assert intake.doubles == [("image 0", 17), ("image 2", 20)]
-    assert "the same image is in the model as image 17" in intake.skipped[0][1]
+    assert len(read(ImageReader(small_sift()), [same, same])) == 2
+    ((known, _),) = read(ImageReader(small_sift()), [same])
+    reader = ImageReader(small_sift(), {known.digest: 17})
+    assert [image.id for image, _ in read(reader, [same, other, other], first_id=20)] == [20]
+    assert reader.duplicates == [("image 0", 17), ("image 2", 20)]
+    assert "the same image is in the model as image 17" in reader.skipped[0][1]
 
 
 def test_ids_have_an_end(monkeypatch):
-    monkeypatch.setattr("lnbnn.model.intake.MAX_IMAGES", 3)
+    monkeypatch.setattr("lnbnn.model.image_reader.MAX_IMAGES", 3)
     with pytest.raises(InvalidInputError, match="a model takes at most 3 images in its life"):
-        read(Intake(small_sift()), [grating(0, 1), grating(90, 2)], first_id=2)
+        read(ImageReader(small_sift()), [grating(0, 1), grating(90, 2)], first_id=2)
 
 
 def test_a_numbered_path_keeps_its_id(tmp_path):
     for number in range(3):
         Image.fromarray(grating(40 * number, number)).save(tmp_path / f"{number}.png")
     files = [NumberedPath(str(tmp_path / f"{number}.png"), 10 * number + 3) for number in range(3)]
-    found = read(Intake(small_sift()), [files[0], grating(90, 7), files[2]])
+    found = read(ImageReader(small_sift()), [files[0], grating(90, 7), files[2]])
     assert [image.id for image, _ in found] == [3, 4, 23]
     assert found[2][0].name == str(tmp_path / "2.png")
     with pytest.raises(InvalidInputError, match="ids of images must ascend, from 14 on; got 3"):
-        read(Intake(small_sift()), [files[1], files[0]])
+        read(ImageReader(small_sift()), [files[1], files[0]])

@@ -1,4 +1,4 @@
-"""A model on the bench: opened, followed and changed, by one thread, while others go on asking it as it was."""
+"""The model behind the page: one thread opens and changes it while others query the version they have."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from lnbnn.model.changes import edit, refit
 from lnbnn.model.folder import MANIFEST, is_model
 from lnbnn.model.references_editor import ReferenceEditor
 from lnbnn.model.writer import check_target, discard_model
-from lnbnn.page.shelf import Shelf
+from lnbnn.page.photo_store import PhotoStore
 from lnbnn.page.undo import Added, Relabeled, Removed, Step, UndoList
 from lnbnn.params import AUTO
 from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import Reference, check_ids
 
-__all__ = ["FITTED_ON", "GROWS_UNTIL", "Bench", "Opened", "Photo", "begin"]
+__all__ = ["FITTED_ON", "GROWS_UNTIL", "Opened", "Photo", "ServedModel", "begin"]
 
 _logger = logging.getLogger(__name__)
 
 _WAIT_S = 10.0  # for another process that changes the model
 FITTED_ON = "fitted_on"
-"""The note of how many photos a model that was begun here was fitted on ..."""
+"""The note that says on how many photos a model created by the page was fitted."""
 GROWS_UNTIL = 512
-"""... which is fitted again each time they have doubled, up to so many."""
+"""Such a model is refitted whenever its photos have doubled, up to this many."""
 
 
 @dataclass(frozen=True)
 class Photo:
-    """A photo that was sent: where it is kept, by its digest, and the name it was sent under."""
+    """An uploaded photo: its digest in the photo store and its file name."""
 
     digest: str
     name: str
@@ -46,7 +46,7 @@ class Photo:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """The model as it is now; who asks it keeps it until the answer is there."""
+    """One version of the model; a query keeps its version until it is answered."""
 
     classifier: Classifier
     generation: int
@@ -57,24 +57,24 @@ Batch = tuple[Sequence[Photo], str]
 
 
 def begin() -> Classifier:
-    """What a model is begun with: Local NBNN on the network's cells, or on dense SIFT where there is no network."""
+    """The classifier of a new model: Local NBNN on the network's features, or on dense SIFT without the network."""
     try:
         return make_classifier(preset="deep")
     except LnbnnError as error:
-        _logger.warning("the network is not there (%s); Local NBNN on dense SIFT is taken", error)
+        _logger.warning("the network is not available (%s); using Local NBNN on dense SIFT", error)
         return make_classifier(preset="balanced")
 
 
-class Bench:
+class ServedModel:
     """A model folder and the photos beside it.
 
     Parameters
     ----------
     path : path
-        The model; one that is not there is begun with the first photo.
-    shelf : Shelf
+        The model; if there is none, the first photo creates it.
+    photo_store : PhotoStore
     new : callable, optional
-        Gives what a model is begun with, a classifier that is not fitted; by default :func:`begin`.
+        Makes the unfitted classifier of a new model; by default :func:`begin`.
 
     Attributes
     ----------
@@ -86,12 +86,12 @@ class Bench:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        shelf: Shelf,
+        photo_store: PhotoStore,
         *,
         new: Callable[[], Classifier] | None = None,
         trust_network: bool = False,
     ) -> None:
-        self.path, self.shelf = Path(os.path.abspath(path)), shelf
+        self.path, self.photo_store = Path(os.path.abspath(path)), photo_store
         self.trust_network, self.new = trust_network, new or begin
         self.opened: Opened | None = None
         self.steps = UndoList()
@@ -106,7 +106,7 @@ class Bench:
         self.clean()
 
     def warm_up(self) -> None:
-        """Have what the first photo needs ready, while the user looks for one."""
+        """Load what the first photo needs, while the user looks for one."""
         if self.opened is None:
             with suppress(LnbnnError):
                 self.new().make_descriptor().warm_up()
@@ -114,9 +114,9 @@ class Bench:
     # ---- changes ------------------------------------------------------------------------------------------------
 
     def add(self, batches: list[Batch], progress: Progress = no_progress) -> list[dict[str, Any] | Exception]:
-        """Add photos that the shelf holds, each batch under a label, in one change.
+        """Add photos from the photo store, each batch under a label, in one change.
 
-        Returns for each batch what was added, and what not and why; or the error that this batch alone met.
+        Returns for each batch what was added, what was skipped and why, or the error that stopped this batch.
         """
         results = self._add(batches, progress)
         self.open()
@@ -141,13 +141,13 @@ class Bench:
             return error
         return _named(
             [image.as_json() for image in added],
-            [list(double) for double in editor.doubles],
+            [list(pair) for pair in editor.duplicates],
             [list(entry) for entry in editor.skipped],
             names,
         )
 
     def _begin(self, batches: list[Batch], progress: Progress) -> list[dict[str, Any] | Exception]:
-        """The first photos: a new model of them."""
+        """Create the model from the first photos."""
         photos: dict[str, tuple[Photo, str]] = {}
         for own, label in batches:
             for photo in own:
@@ -155,29 +155,29 @@ class Bench:
         files, names = self._files([photo for photo, _ in photos.values()])
         classifier = self.new()
         classifier.fit(files, [label for _, label in photos.values()], on_error="skip", progress=progress)
-        self.shelf.note(**{FITTED_ON: len(classifier.images_)})
+        self.photo_store.note(**{FITTED_ON: len(classifier.images_)})
         classifier.save(self.path)
         images = {image.digest: image for image in classifier.images_}
         skipped = dict(classifier.skipped_)
         results: list[dict[str, Any] | Exception] = []
         for own, _ in batches:
             added = [images.pop(photo.digest).as_json() for photo in own if photo.digest in images]
-            sent = [str(self.shelf.path_of(photo.digest)) for photo in own]
+            sent = [str(self.photo_store.path_of(photo.digest)) for photo in own]
             results.append(_named(added, [], [[file, skipped[file]] for file in sent if file in skipped], names))
         return results
 
     def _files(self, photos: Sequence[Photo]) -> tuple[list[str], dict[str, str]]:
-        """The files of photos, and the name each was sent under."""
+        """The files of photos, and their original names."""
         names = {}
         for photo in photos:
-            path = self.shelf.path_of(photo.digest)
+            path = self.photo_store.path_of(photo.digest)
             if path is None:
-                raise InvalidInputError(f"{photo.name}: the photo is not here any more; send it again.")
+                raise InvalidInputError(f"{photo.name}: the photo is no longer here; send it again.")
             names[str(path)] = photo.name
         return list(names), names
 
     def remove(self, ids: list[int]) -> dict[str, Any]:
-        """Remove photos by their ids; those whose files are at hand can come back."""
+        """Remove photos by their ids; this can be undone for photos whose files still exist."""
         images = self._images(ids)
         for image in images:
             self._keep(image)
@@ -187,22 +187,22 @@ class Bench:
             with self._edit() as editor:
                 editor.remove([image.id for image in images])
         self.open()
-        kept = [image for image in images if image.digest and self.shelf.path_of(image.digest)]
+        kept = [image for image in images if image.digest and self.photo_store.path_of(image.digest)]
         if kept:
-            self.steps.push(Removed(tuple((i.id, str(i.digest), i.label, self.shelf.name_of(i)) for i in kept)))
+            self.steps.push(Removed(tuple((i.id, str(i.digest), i.label, self.photo_store.name_of(i)) for i in kept)))
         return {"removed": [image.as_json() for image in images], "n_gone_for_good": len(images) - len(kept)}
 
     def _keep(self, image: Reference) -> None:
-        """Have a photo that lies elsewhere here, so that it can come back."""
-        path = self.shelf.find(image)
-        if path is not None and self.shelf.path_of(image.digest) is None:
+        """Copy a photo from elsewhere into the photo store, so that its removal can be undone."""
+        path = self.photo_store.find(image)
+        if path is not None and self.photo_store.path_of(image.digest) is None:
             with suppress(LnbnnError, OSError):
-                self.shelf.release(self.shelf.keep(Path(path), os.path.basename(image.name)))
+                self.photo_store.release(self.photo_store.keep(Path(path), os.path.basename(image.name)))
 
     def _discard(self) -> None:
-        """All photos are to go: only of a model that was begun here."""
-        if FITTED_ON not in self.shelf.notes:
-            raise InvalidInputError("these are all photos of the model, and a model needs some; add others first.")
+        """Remove the last photos, and the model with them; only for a model created by the page."""
+        if FITTED_ON not in self.photo_store.notes:
+            raise InvalidInputError("a model needs at least one photo; add others before you remove all of these.")
         discard_model(self.path)
 
     def relabel(self, ids: list[int], label: str) -> dict[str, Any]:
@@ -217,12 +217,12 @@ class Bench:
         return {"relabeled": [image.as_json() for image in changed]}
 
     def undo(self) -> dict[str, Any]:
-        """Take the last step back."""
+        """Undo the last change."""
         step = self.steps.pop()
         if step is None:
-            raise InvalidInputError("there is nothing to take back.")
+            raise InvalidInputError("there is nothing to undo.")
         try:
-            self._take_back(step)
+            self._undo(step)
         except Exception:
             self.steps.push(step)
             raise
@@ -230,7 +230,7 @@ class Bench:
         self.clean()
         return {"undone": str(step)}
 
-    def _take_back(self, step: Step) -> None:
+    def _undo(self, step: Step) -> None:
         if isinstance(step, Added):
             there = self._still_there(step.ids)
             if there and len(there) == len(self.now().images):
@@ -263,20 +263,20 @@ class Bench:
     def improve(self, progress: Progress = no_progress) -> dict[str, Any]:
         """Choose the method and its settings again, as ``lnbnn fit`` does, on all photos."""
         model = refit(self.path, make_classifier(preset=AUTO), self.files(self.now()), progress=progress)
-        if FITTED_ON in self.shelf.notes:  # what was chosen stays: it is not fitted again by itself any more
-            self.shelf.note(**{FITTED_ON: GROWS_UNTIL})
+        if FITTED_ON in self.photo_store.notes:  # keep what was chosen: no automatic refits from now on
+            self.photo_store.note(**{FITTED_ON: GROWS_UNTIL})
         self.open()
         return {"index": model.describe(), "choice": model.choice}
 
     def files(self, opened: Opened) -> dict[int, str]:
-        """The file of each photo that is at hand, by its id."""
-        found = {number: self.shelf.find(image) for number, image in opened.images.items()}
+        """The file of each photo that can be found, by id."""
+        found = {number: self.photo_store.find(image) for number, image in opened.images.items()}
         return {number: path for number, path in found.items() if path is not None}
 
     # ---- the model ----------------------------------------------------------------------------------------------
 
     def now(self) -> Opened:
-        """The model; refused where there is none yet."""
+        """The current version; an error if the model is empty."""
         opened = self.opened
         if opened is None:
             raise InvalidInputError("the model is empty; teach it some photos first.")
@@ -288,7 +288,7 @@ class Bench:
 
     @contextmanager
     def _edit(self) -> Iterator[ReferenceEditor]:
-        """A change of the model, once no other process changes it."""
+        """Change the model, waiting for other processes that change it."""
         until = time.monotonic() + _WAIT_S
         while True:
             change = edit(self.path, trust_network=self.trust_network)
@@ -308,7 +308,7 @@ class Bench:
             change.__exit__(None, None, None)
 
     def open(self) -> None:
-        """Have the model as it is in its folder now."""
+        """Open the current version of the model."""
         self._seen = self._signature()
         if not is_model(self.path):
             self.opened = None
@@ -328,31 +328,33 @@ class Bench:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def follow(self) -> bool:
-        """Open the model again if another process changed it; whether that was so."""
+        """Reopen the model if another process changed it; returns whether it did."""
         if self._signature() == self._seen:
             return False
         self.open()
         return True
 
     def clean(self) -> None:
-        """Let go of photos that neither the model nor a step back needs; not of a model that could not be opened."""
+        """Delete photos that neither the model nor an undo needs; none if the model could not be opened."""
         if (self.opened is None) == is_model(self.path):
             return
         images = [] if self.opened is None else self.opened.images.values()
         needed = {image.digest for image in images if image.digest is not None}
-        self.shelf.clean(needed | self.steps.digests())
+        self.photo_store.clean(needed | self.steps.digests())
 
 
 def _named(
-    added: list[Any], doubles: list[list[Any]], skipped: list[list[Any]], names: dict[str, str]
+    added: list[Any], duplicates: list[list[Any]], skipped: list[list[Any]], names: dict[str, str]
 ) -> dict[str, Any]:
-    """The result of adding, as the command line has it; photos are called as they were when they were sent."""
+    """The result of adding, as on the command line, with the original names of the photos."""
 
     def plain(file: str, text: str) -> str:
         return text.replace(file, names.get(file, file))
 
+    named = [[names.get(file, file), number] for file, number in duplicates]
     return {
         "added": added,
-        "doubles": [[names.get(file, file), number] for file, number in doubles],
+        "duplicates": named,
+        "doubles": named,  # the old key, until 0.4
         "skipped": [[names.get(file, file), plain(file, reason)] for file, reason in skipped],
     }
