@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from paging import BASE, SECRET, bomb, files, labels_of, noise, picture, serving, teach, wait_for
@@ -16,6 +18,7 @@ from lnbnn.page.api import Api
 from lnbnn.page.app import STATIC, make_app
 from lnbnn.page.guard import Keys, Limits
 from lnbnn.page.replies import Refused, as_reply, status_of
+from lnbnn.page.reports import REPORTS, Reports
 
 
 @pytest.fixture
@@ -146,6 +149,33 @@ def test_the_audit_and_the_evaluation(client, copied, run):
     assert good["n_images"] == 9
     assert len(good["images"]) == 9
     assert sum(map(sum, good["confusion"])) == 9
+
+
+def test_a_report_asked_for_before_a_change_is_on_the_model_after_it(client, monkeypatch):
+    go_on, asked, of = threading.Event(), [], Reports.of
+
+    def ask(self, kind, opened):
+        report = of(self, kind, opened)
+        asked.append(opened.generation)
+        return report
+
+    def slow(opened, progress):
+        assert go_on.wait(300)
+        progress("looking", 1, 1)
+        return {"n_rows": sum(image.label == "rows" for image in opened.images.values())}
+
+    monkeypatch.setattr(Reports, "of", ask)
+    monkeypatch.setitem(REPORTS, "evaluation", slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(client.get, "/api/evaluation")
+        wait_for(lambda: len(asked) == 1)
+        assert client.post("/api/relabel", json={"ids": [0], "label": "rows"}).status_code == 200
+        second = pool.submit(client.get, "/api/evaluation")
+        wait_for(lambda: len(asked) == 2)
+        go_on.set()
+        replies = [one.result(300).json() for one in (first, second)]
+    assert replies[0] == replies[1]
+    assert replies[0]["n_rows"] == 4
 
 
 # ---- changing --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from test_page_served_model import make, sent  # noqa: F401
 from lnbnn.page import reports as reports_module
 from lnbnn.page.photo_store import PhotoStore
 from lnbnn.page.replies import Refused
-from lnbnn.page.reports import Reports
+from lnbnn.page.reports import ModelChanged, Reports
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_decisions_are_remembered_for_the_photo_under_its_label(reports, served)
             reports.decide(served.opened, name, [9], [], decision)
 
 
-def test_a_study_of_a_model_that_changed_is_stopped(reports, served, monkeypatch):
+def test_a_report_on_a_model_that_changed_is_stopped(reports, served, monkeypatch):
     going, go_on = threading.Event(), threading.Event()
 
     def slow(opened, progress):
@@ -74,12 +74,12 @@ def test_a_study_of_a_model_that_changed_is_stopped(reports, served, monkeypatch
     served.relabel([9], "rows")
     second = reports.of("audit", served.opened)
     go_on.set()
-    with pytest.raises(Refused, match="changed in the meantime"):
+    with pytest.raises(ModelChanged):
         first.result(300)
     assert second.result(300) == {"whole": True}
 
 
-def test_a_study_that_failed_is_made_again(reports, served, monkeypatch):
+def test_a_report_that_failed_is_made_again(reports, served, monkeypatch):
     def fail(opened, progress):
         raise MemoryError
 

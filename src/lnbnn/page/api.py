@@ -22,7 +22,7 @@ from lnbnn.page.events import Events
 from lnbnn.page.guard import Limits, Places
 from lnbnn.page.questions import answer, evidence
 from lnbnn.page.replies import Refused, as_reply
-from lnbnn.page.reports import Reports
+from lnbnn.page.reports import ModelChanged, Reports, stopping
 from lnbnn.page.served_model import Opened, Photo, ServedModel
 from lnbnn.page.uploads import Uploads
 from lnbnn.trust.left_out import left_out_answer
@@ -33,6 +33,7 @@ __all__ = ["Api"]
 _T = TypeVar("_T")
 _MAX_NAME = 255
 _SIDES = (256, 1024)
+_REPORT_TRIES = 10
 
 
 @dataclass(frozen=True)
@@ -141,24 +142,28 @@ class Api:
 
     async def audit(self, request: Request) -> Response:
         """What looks wrong: ``lnbnn audit --format json``, with the decisions so far."""
-        opened = self.served.now()
-        found = await self._report("audit", opened)
+        found, opened = await self._report("audit")
         return as_reply(self.reports.decided(found, opened) | {"generation": opened.generation})
 
     async def evaluation(self, request: Request) -> Response:
         """Leave-one-out accuracy."""
-        opened = self.served.now()
-        found = await self._report("evaluation", opened)
+        found, opened = await self._report("evaluation")
         return as_reply(found | {"generation": opened.generation})
 
-    async def _report(self, kind: str, opened: Opened) -> dict[str, Any]:
-        report = self.reports.of(kind, opened)
-        try:
-            return await asyncio.wrap_future(report)
-        except asyncio.CancelledError:
-            if report.cancelled():
-                raise Refused(503, "the server is being stopped.") from None
-            raise
+    async def _report(self, kind: str) -> tuple[dict[str, Any], Opened]:
+        """A report, and the version of the model it is on: a newer one if that was asked for in the meantime."""
+        for _ in range(_REPORT_TRIES):
+            opened = self.served.now()
+            report = self.reports.of(kind, opened)
+            try:
+                return await asyncio.wrap_future(report), opened
+            except ModelChanged:
+                continue
+            except asyncio.CancelledError:
+                if report.cancelled():
+                    raise stopping() from None
+                raise
+        raise Refused(409, "the model changes too often for a report on it; try again.")
 
     async def listen(self, request: Request) -> Response:
         """Server-sent events."""

@@ -17,7 +17,7 @@ from lnbnn.trust.audit import audit
 from lnbnn.trust.learning_curve import learning_curve
 from lnbnn.trust.left_out import evaluate_left_out
 
-__all__ = ["DECISIONS", "Reports"]
+__all__ = ["DECISIONS", "REPORTS", "ModelChanged", "Reports", "stopping"]
 
 DECISIONS = ("keep", "accept", "change")
 """Decisions about an audit entry: the label is right, the suggestion is right, or neither."""
@@ -38,6 +38,15 @@ def _evaluation(opened: Opened, progress: Progress) -> dict[str, Any]:
     return found | {"curve": [asdict(point) for point in curve]}
 
 
+class ModelChanged(Exception):
+    """A report was given up: one on a newer version of the model was asked for."""
+
+
+def stopping() -> Refused:
+    """The error of a report that the end of the server cuts short."""
+    return Refused(503, "the server is being stopped.")
+
+
 class Reports:
     """Makes reports in a thread of its own, one at a time, and keeps the latest of each kind."""
 
@@ -55,6 +64,8 @@ class Reports:
 
     def of(self, kind: str, opened: Opened) -> Future[dict[str, Any]]:
         """The report on this version of the model; made once, whoever asks."""
+        if self._closing:
+            raise stopping()
         with self._guard:
             known = self._last.get(kind)
             if known is None or known[0].generation != opened.generation or _failed(known[1]):
@@ -65,8 +76,10 @@ class Reports:
     def _make(self, kind: str, opened: Opened) -> dict[str, Any]:
         def progress(stage: str, done: int, total: int) -> None:
             asked = self._last.get(kind)
-            if self._closing or asked is None or asked[0].generation != opened.generation:
-                raise Refused(409, "the model changed in the meantime; try again.")
+            if self._closing:
+                raise stopping()
+            if asked is None or asked[0].generation != opened.generation:
+                raise ModelChanged
             if done % 8 == 0 or done == total:
                 for name in ("report", "study"):  # "study" until 0.4
                     self._events.say(name, **{name: kind}, stage=stage, done=done, total=total)

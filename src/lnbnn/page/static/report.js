@@ -24,7 +24,7 @@ export function report(name, place, draw) {
         kept[name] = await get(`/api/${name}`);
       } catch (error) {
         if (!isThere) return;
-        if (error.status === 409) setTimeout(() => isThere && ask(true), 1000); // it changed in the meantime
+        if (error.status === 409) setTimeout(() => isThere && ask(true), 1000); // it changes too often
         else said.textContent = error.message;
         return;
       }
