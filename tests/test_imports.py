@@ -31,7 +31,7 @@ DOORS = {
     "safetensors": {"descriptors/timm_network"},
     "matplotlib": {"trust/figures", "lab"},
     "numba": {"compiled"},
-    "scipy": {"methods/affine_correction", "methods/ridge", "model/calibration"},
+    "scipy": {"methods/affine_correction", "methods/least_squares", "model/calibration"},
     "sklearn": {"methods/kernel_svm", "methods/linear_classifiers", "classifiers"},
     "typer": {"cli"},
     "rich": {"cli"},

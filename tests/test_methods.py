@@ -17,8 +17,8 @@ from lnbnn.methods.kernel import ResponseKernel
 from lnbnn.methods.local_coding import LocalCoding
 from lnbnn.methods.local_nbnn import LocalMatching
 from lnbnn.methods.nbnn import ClassMatching, LogOddsMatching
+from lnbnn.methods.pooled_ridge import PooledRegression
 from lnbnn.methods.pooled_svm import PooledLinearSVM
-from lnbnn.methods.ridge import PooledRegression
 from lnbnn.methods.spatial_pyramid import PyramidSVM
 from lnbnn.params import resolve
 from lnbnn.references import Reference, References

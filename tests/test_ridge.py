@@ -2,23 +2,15 @@
 
 import numpy as np
 import pytest
-from sklearn.linear_model import Ridge
 from synthetic import make_features
 
-from lnbnn import ImageFeatures, load
+from lnbnn import load
 from lnbnn.classifiers.ridge import PooledRidge
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.methods.ridge import ALPHAS, PooledRegression, Regression
+from lnbnn.methods.pooled_ridge import PooledRegression
+from lnbnn.methods.ridge import ALPHAS
 from lnbnn.model.calibration import log_probabilities, negative_log_likelihood
 from lnbnn.model.changes import compact
-
-
-def rows_and_places(n, n_dims, n_classes=3, seed=0):
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(n, n_dims))
-    places = np.arange(n) % n_classes
-    rows[np.arange(n), places] += 1.5
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True), places
 
 
 def cells(seed, label, dtype=np.float16, n_dims=6):
@@ -31,61 +23,6 @@ def cells(seed, label, dtype=np.float16, n_dims=6):
 def a_set(n=12, n_classes=3):
     labels = [place % n_classes for place in range(n)]
     return [cells(seed, label) for seed, label in enumerate(labels)], labels
-
-
-SHAPES = pytest.mark.parametrize(("n", "n_dims"), [(9, 20), (12, 12), (30, 5)])
-
-
-def test_one_dimension_by_hand():
-    # rows -1, 1 of classes 0, 1: mean 0, targets -+1/2; coef of class 1 = 1 / (2 + a) = 1/4 at a = 2
-    coef, intercept = Regression(np.array([[-1.0], [1.0]]), np.array([0, 1])).solve(2.0)
-    assert np.allclose(coef, [[-0.25], [0.25]])
-    assert np.allclose(intercept, [0.5, 0.5])
-
-
-def test_an_image_counts_as_often_as_there_are_other_classes_by_hand():
-    # rows 0, 1, 3 of classes 0, 1, 2: class 0 wants f(0) = 1 twice, f(1) = f(3) = 0 once; the weighted means are 1 of x
-    # and 1/2 of y, the sums 2 + 0 + 4 = 6 of squares and -1 + 0 - 1 = -2 of products; at a = 2 the slope is -2 / 8
-    coef, intercept = Regression(np.array([[0.0], [1.0], [3.0]]), np.array([0, 1, 2])).solve(2.0)
-    assert coef[0, 0] == pytest.approx(-0.25)
-    assert intercept[0] == pytest.approx(0.5 + 0.25)
-
-
-@SHAPES
-def test_coefficients_are_those_of_scikit_learn(n, n_dims):
-    rows, places = rows_and_places(n, n_dims)
-    coef, intercept = Regression(rows, places).solve(0.3)
-    for place in range(3):
-        is_inside = places == place
-        expected = Ridge(alpha=0.3).fit(rows, is_inside, sample_weight=np.where(is_inside, 2.0, 1.0))
-        assert np.allclose(coef[place], expected.coef_, atol=1e-10)
-        assert np.allclose(intercept[place], expected.intercept_, atol=1e-10)
-
-
-@SHAPES
-def test_each_left_out_is_a_fit_of_the_others(n, n_dims):
-    rows, places = rows_and_places(n, n_dims)
-    regression = Regression(rows, places)
-    expected = np.empty((n, 3))
-    for left in range(n):
-        others = np.arange(n) != left
-        coef, intercept = Regression(rows[others], places[others]).solve(0.1)
-        expected[left] = coef @ rows[left] + intercept
-    assert np.allclose(regression.each_left_out(0.1, regression.spectrum()), expected, atol=1e-9)
-    assert np.allclose(regression.each_left_out(0.1), expected, atol=1e-9)
-    assert np.allclose(regression.some_left_out(0.1, np.array([5, 1])), expected[[5, 1]], atol=1e-9)
-
-
-@SHAPES
-def test_a_class_left_out_is_a_fit_of_the_others(n, n_dims):
-    rows, places = rows_and_places(n, n_dims, n_classes=4)
-    regression = Regression(rows, places)
-    found = regression.each_class_left_out(0.1)
-    others = places != 1
-    coef, intercept = Regression(rows[others], places[others] - (places[others] > 1)).solve(0.1)
-    known = [0, *range(2, 4)]
-    assert np.allclose(found[places == 1][:, known], rows[places == 1] @ coef.T + intercept, atol=1e-9)
-    assert np.all(found[places == 1, 1] == -np.inf)
 
 
 @pytest.mark.parametrize("n", [6, 24])
@@ -143,32 +80,6 @@ def test_the_constant_stays_until_the_model_is_compacted(tmp_path):
     fresh = PooledRidge().fit(images, swapped)
     assert fresh.method_.alpha[0] != before
     assert np.array_equal(load(tmp_path / "model").decision_function(images), fresh.decision_function(images))
-
-
-def test_the_spatial_vector_by_hand():
-    # two descriptors (3, 0) and (0, 4), top left and bottom right: mean (1.5, 2), maximum (3, 4), quarters (1, 0) and
-    # (0, 1); the two without descriptors have the mean, (0.6, 0.8)
-    image = ImageFeatures(np.array([[3, 0], [0, 4]], np.float32), [[0.1, 0.2], [0.9, 0.8]], [8, 8], (50, 50))
-    found = PooledRegression(PooledRidge()).vector_of(image) * np.sqrt(3)
-    expected = [[0.6, 0.8], [0.6, 0.8], [0.5, 0.0], [0.3, 0.4], [0.3, 0.4], [0.0, 0.5]]
-    assert np.allclose(found.reshape(6, 2), expected, atol=1e-5)
-    assert np.allclose(PooledRegression(PooledRidge(spatial=False)).vector_of(image), [0.6, 0.8], atol=1e-5)
-
-
-@pytest.mark.parametrize("spatial", [True, False])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint8])
-def test_scores_are_the_sum_of_what_each_patch_says(dtype, spatial):
-    images = [make_features(np.random.default_rng(seed).integers(0, 99, (7, 5)).astype(dtype)) for seed in range(4)]
-    model = PooledRidge(alpha=0.1, spatial=spatial).fit(images, [0, 1, 0, 1])
-    patches = model.method_.patch_scores(images[2])
-    assert patches.shape == (7, 2)
-    assert np.allclose(patches.sum(axis=0), model.decision_function(images[2:3])[0], atol=1e-6)
-
-
-def test_zero_descriptors_are_no_crash():
-    zeros = make_features(np.zeros((3, 4), np.float32))
-    model = PooledRidge().fit([zeros, make_features(np.ones((3, 4), np.float32))], ["a", "b"])
-    assert np.isfinite(model.decision_function([zeros])).all()
 
 
 def test_bad_input_is_refused():

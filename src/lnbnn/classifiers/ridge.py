@@ -8,7 +8,7 @@ from lnbnn.classifiers.base import Classifier, settings_class
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.methods.base import Method
-from lnbnn.methods.ridge import PooledRegression
+from lnbnn.methods.pooled_ridge import PooledRegression
 from lnbnn.params import check_positive
 
 __all__ = ["PooledRidge"]
