@@ -8,7 +8,8 @@ alpha.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,18 @@ class Regression:
         return result
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread in linear algebra: the same bits, whatever the number of threads.
+
+    SciPy's library is loaded first: one that comes later would not be limited.
+    """
+    import scipy.linalg.lapack  # noqa: F401
+
+    with threadpool_limits(1):
+        yield
+
+
 def _weight_of(n_classes: int) -> float:
     """How often an image counts in the regression of its own class."""
     return float(max(1, n_classes - 1))
@@ -275,7 +288,7 @@ class RidgeMethod(Method):
             raise InvalidInputError(f"descriptors must all have the same length; got {', '.join(map(str, sizes))}.")
         self.references = references
         progress("solving", 0, 1)
-        with threadpool_limits(1):  # the same bits, whatever the number of threads
+        with _one_thread():
             regression = self._make_regression()
             if self.settings.alpha is not None:
                 self.alpha = np.array([float(self.settings.alpha)])
@@ -369,7 +382,7 @@ class RidgeMethod(Method):
     ) -> NDArray[np.float64] | None:
         progress("leaving each image out", 0, 1)
         alpha, known = float(self.alpha[0]), can_be_held_out(self.references.places)
-        with threadpool_limits(1):
+        with _one_thread():
             regression = self._regression or self._make_regression()
             if rows is None:
                 result = self._in_order(regression.each_left_out(alpha))
@@ -381,7 +394,7 @@ class RidgeMethod(Method):
         return result
 
     def unknown_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
-        with threadpool_limits(1):
+        with _one_thread():
             regression = self._regression or self._make_regression()
             progress("leaving each class out", 0, 1)
             result = self._in_order(regression.each_class_left_out(float(self.alpha[0])))
