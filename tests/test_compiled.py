@@ -119,6 +119,23 @@ def test_a_cache_that_cannot_be_written_to_is_said_once(cache, caplog, monkeypat
     assert "no locator available" in said(caplog)
 
 
+ANSWERING = {
+    "dense-sift": "from lnbnn.descriptors.dense_sift import DenseSIFT; DenseSIFT().warm_up()",
+    "cells": "from lnbnn.descriptors.normalization import _product; _product(ones, ones)",
+    "neighbors": "from lnbnn.indexes.selection import select_smallest; select_smallest(ones, 2)",
+    "fisher": "from lnbnn.methods.fisher import Mixture as M; m = M(ones[0], ones, ones); m.sums(ones, m.shares(ones))",
+}
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+def test_functions_that_answer_are_read_without_what_the_compiler_needs(name):
+    code = f"import numpy as np; ones = np.ones((3, 3), np.float32); {ANSWERING[name]}"
+    shown = "import sys; print(*({'numba.np.linalg', 'scipy.linalg'} & set(sys.modules)))"
+    for _ in range(2):  # the first one may have to compile
+        done = subprocess.run([sys.executable, "-c", f"{code}; {shown}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 def run_command(*args, before="", **environment):
     code = f"{before}\nimport sys; from lnbnn.cli import main; main(sys.argv[1:])"
     env = {**os.environ, **environment}

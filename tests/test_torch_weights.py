@@ -63,7 +63,7 @@ def write(monkeypatch):
 
 
 def read(data):
-    return read_tensors(io.BytesIO(data))
+    return read_tensors(data)
 
 
 def test_arrays_come_back_by_name(write):

@@ -26,6 +26,7 @@ if _threads is not None and re.fullmatch(r"\s*\+?0*[1-9][0-9]{0,5}\s*", _threads
 try:
     from numba import njit, types
     from numba.core.caching import FunctionCache
+    from numba.core.runtime import rtsys
     from numba.extending import overload
 except (ValueError, RuntimeError, OSError) as error:  # its settings are read from the environment and from files
     raise LnbnnError(f"numba cannot be loaded ({error}); check the settings NUMBA_* of the environment.") from error
@@ -53,8 +54,16 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     """Numba's cache of one function; every error is a miss, and a damaged entry is rewritten."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled function, if it was kept.
+
+        Numba's own method first loads all that its compiler knows, which takes longer than the work on an image. Code
+        that is compiled (and runs without the interpreter) needs the memory allocator only. If it was not kept, the
+        compiler loads the rest itself.
+        """
         try:
-            return super().load_overload(sig, target_context)
+            rtsys.initialize(target_context)
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)
         except Exception as error:  # unpickling a damaged file raises many types
             _say_once(error)
             return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import io
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from lnbnn.descriptors.base import StoredNetwork
 from lnbnn.descriptors.network import Network, NetworkDescriptor
-from lnbnn.descriptors.onnx_file import helper, numpy_helper, open_network, with_config
+from lnbnn.descriptors.onnx_file import helper, numpy_helper, open_checked, with_config
 from lnbnn.descriptors.torch_weights import read_tensors
 from lnbnn.errors import LnbnnError, MissingExtraError, UnknownNameError
 
@@ -115,11 +114,16 @@ class EfficientNetLite(NetworkDescriptor):
 def _open(family: str, layer: str) -> Network:
     if layer not in LAYERS:
         raise UnknownNameError(f"Unknown layer {layer!r} of {family}; choose one of: {', '.join(LAYERS)}.")
-    return open_network(network_file(family, layer), None, name=family, sha256=NETWORKS[family].sha256)
+    return open_checked(*_build(family, layer), layer, name=family, sha256=NETWORKS[family].sha256)
 
 
 def network_file(family: str, layer: str) -> bytes:
     """A network up to a layer as an ONNX file: input ``image`` (1, 3, height, width), output of the layer's name."""
+    return _build(family, layer)[1]
+
+
+def _build(family: str, layer: str) -> tuple[Any, bytes]:
+    """The network as an ONNX model, and as a file."""
     network = NETWORKS[family]
     builder = _Builder(_weights(family))
     x = builder.conv("image", "_conv_stem", "_bn0", stride=2)
@@ -133,7 +137,8 @@ def network_file(family: str, layer: str) -> bytes:
     else:
         x = builder.conv(x, "_conv_head", "_bn1")
     config = {"mean": [_MEAN] * 3, "std": [_STD] * 3, "longest_side": network.longest_side, "stride": _STRIDE}
-    return with_config(builder.model(x, layer), **config)
+    model = builder.model(x, layer)
+    return model, with_config(model, **config)
 
 
 @lru_cache(maxsize=len(NETWORKS))
@@ -149,7 +154,7 @@ def _weights(family: str) -> dict[str, NDArray[np.generic]]:
         raise LnbnnError(f"{path}: cannot be read ({error.strerror}); install {network.package} again.") from error
     if hashlib.sha256(data).hexdigest() != network.sha256:
         raise LnbnnError(f"{path}: not the weights this version knows; install {network.package} again.")
-    return read_tensors(io.BytesIO(data))
+    return read_tensors(data)
 
 
 class _Builder:
@@ -157,21 +162,26 @@ class _Builder:
 
     def __init__(self, weights: dict[str, NDArray[np.generic]]) -> None:
         self._weights = weights
-        self._nodes: list[Any] = []
         self._n_channels: dict[str, int] = {}
-        self._constants = [numpy_helper.from_array(np.float32(0.0), "zero")]
-        self._constants += [numpy_helper.from_array(np.float32(_MAX_ACTIVATION), "six")]
+        image = helper.make_tensor_value_info("image", _FLOAT, [1, 3, "height", "width"])
+        graph = helper.make_graph([], "efficientnet-lite", [image], [])
+        self._model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        self._graph = self._model.graph
+        self._keep(np.float32(0.0), "zero")
+        self._keep(np.float32(_MAX_ACTIVATION), "six")
 
     def conv(self, x: str, conv: str, norm: str, *, stride: int = 1, groups: int = 1, activation: bool = True) -> str:
-        weight = np.asarray(self._weights[f"{conv}.weight"], np.float64)
+        weight = self._weights[f"{conv}.weight"]
         gamma, beta, mean, variance = (
             np.asarray(self._weights[f"{norm}.{part}"], np.float64)
             for part in ("weight", "bias", "running_mean", "running_var")
         )
         factor = gamma / np.sqrt(variance + _BN_EPSILON)
-        folded = (weight * factor[:, None, None, None]).astype(np.float32)
+        folded = np.empty(weight.shape, np.float32)  # of products of 64 bits
+        np.multiply(weight, factor[:, None, None, None], out=folded, dtype=np.float64, casting="same_kind")
         shift = (beta - mean * factor).astype(np.float32)
-        self._constants += [numpy_helper.from_array(folded, f"{conv}.w"), numpy_helper.from_array(shift, f"{conv}.b")]
+        self._keep(folded, f"{conv}.w")
+        self._keep(shift, f"{conv}.b")
         self._n_channels[conv] = len(folded)
         how = {"kernel_shape": folded.shape[2:], "strides": [stride, stride], "group": groups, "auto_pad": "SAME_UPPER"}
         self._add("Conv", [x, f"{conv}.w", f"{conv}.b"], conv, like=conv, **how)
@@ -191,12 +201,13 @@ class _Builder:
     def model(self, x: str, layer: str) -> Any:
         n_channels = self._n_channels[x]
         self._add("Identity", [x], layer, like=x)
-        image = helper.make_tensor_value_info("image", _FLOAT, [1, 3, "height", "width"])
-        output = helper.make_tensor_value_info(layer, _FLOAT, [1, n_channels, "rows", "columns"])
-        graph = helper.make_graph(self._nodes, "efficientnet-lite", [image], [output], self._constants)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        self._graph.output.append(helper.make_tensor_value_info(layer, _FLOAT, [1, n_channels, "rows", "columns"]))
+        return self._model
+
+    def _keep(self, constant: Any, name: str) -> None:
+        self._graph.initializer.append(numpy_helper.from_array(constant, name))
 
     def _add(self, op: str, inputs: list[str], output: str, *, like: str, **attributes: object) -> str:
-        self._nodes.append(helper.make_node(op, inputs, [output], **attributes))
+        self._graph.node.append(helper.make_node(op, inputs, [output], **attributes))
         self._n_channels[output] = self._n_channels[like]
         return output

@@ -6,17 +6,19 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lnbnn.descriptors.base import Descriptor, StoredNetwork
-from lnbnn.descriptors.normalization import Normalization
 from lnbnn.errors import InvalidInputError
 from lnbnn.features import ImageFeatures
 from lnbnn.files.images import decode, resize, to_pixels
 from lnbnn.params import check_whole, plain
+
+if TYPE_CHECKING:
+    from lnbnn.descriptors.normalization import Normalization
 
 __all__ = ["Network", "NetworkDescriptor", "first_line"]
 
@@ -143,6 +145,8 @@ class NetworkDescriptor(Descriptor):
     @property
     def normalization(self) -> Normalization:
         """Centered on the labeled images, turned to principal components, of unit length."""
+        from lnbnn.descriptors.normalization import Normalization  # here: what only extracts needs no numba
+
         return Normalization(self.n_components, float(self.whitening))
 
     def warm_up(self) -> None:

@@ -20,7 +20,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("descriptors that are networks need the extra: pip install 'lnbnn[deep]'.") from error
 
-__all__ = ["helper", "numpy_helper", "onnx", "open_network", "with_config"]
+__all__ = ["helper", "numpy_helper", "onnx", "open_checked", "open_network", "with_config"]
 
 _CONFIG = "lnbnn"  # the key of a file's metadata that says how its input is prepared
 _PROBE_SIDE = 224  # of the blank picture shown to a network to see what comes out
@@ -32,7 +32,7 @@ _Run = Callable[[NDArray[np.float32]], list[NDArray[Any]]]
 
 
 def with_config(model: onnx.ModelProto, **config: Any) -> bytes:
-    """A network file with what :func:`open_network` needs to know written into its metadata.
+    """A network file with what :func:`open_network` needs to know written into its metadata, and into the model's.
 
     ``mean``, ``std``, ``longest_side``, ``stride`` and, for patch tokens, ``n_prefix``.
     """
@@ -41,7 +41,7 @@ def with_config(model: onnx.ModelProto, **config: Any) -> bytes:
     return model.SerializeToString()
 
 
-def open_network(data: bytes, output: str | None, *, name: str, sha256: str | None = None) -> Network:
+def open_network(data: bytes, output: str | None, *, name: str) -> Network:
     """Check the content of an ONNX file and make it ready to run.
 
     Parameters
@@ -53,15 +53,29 @@ def open_network(data: bytes, output: str | None, *, name: str, sha256: str | No
         a feature map or a row of patch tokens.
     name : str
         What to call it in an error message.
-    sha256 : str, optional
-        Of what identifies the network; by default that of ``data``.
     """
     model = _parse(data, name)
-    config = _config(model, name)
-    channels_last, fixed_size = _input_form(model, name)
     if output is not None:
         _offer(model, output, name)
         data = model.SerializeToString()
+    return open_checked(model, data, output, name=name, sha256=hashlib.sha256(data).hexdigest())
+
+
+def open_checked(model: onnx.ModelProto, data: bytes, output: str | None, *, name: str, sha256: str) -> Network:
+    """Make a network ready to run that needs no check.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+    data : bytes
+        The same, serialized.
+    output, name
+        As in :func:`open_network`; ``output`` is one of its outputs.
+    sha256 : str
+        Of what identifies the network.
+    """
+    config = _config(model, name)
+    channels_last, fixed_size = _input_form(model, name)
     session = _session(data, name)
     names = [item.name for item in session.get_outputs()] if output is None else [output]
     input_name = session.get_inputs()[0].name
@@ -92,9 +106,8 @@ def open_network(data: bytes, output: str | None, *, name: str, sha256: str | No
     def run(planes: NDArray[np.float32]) -> NDArray[np.float32]:
         return form.cells(run_all(planes)[0], planes.shape[3], planes.shape[2])
 
-    digest = sha256 or hashlib.sha256(data).hexdigest()
     mean, std, longest_side, stride = (config.get(key) for key in ("mean", "std", "longest_side", "stride"))
-    return Network(run, form.n_dims, mean, std, longest_side, stride or form.stride, fixed_size, digest)
+    return Network(run, form.n_dims, mean, std, longest_side, stride or form.stride, fixed_size, sha256)
 
 
 class _Form(NamedTuple):

@@ -7,9 +7,10 @@ builds nothing but dicts, tuples and numbers: every other name that the pickles 
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections import OrderedDict
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +57,9 @@ class _PlainUnpickler(pickle.Unpickler):
         return _Storage(str(key), dtype, int(n_values))
 
 
-def read_tensors(file: BinaryIO) -> dict[str, NDArray[np.generic]]:
-    """Name to array for every tensor of the file; raises ``ValueError`` when it is not such a file."""
+def read_tensors(data: bytes) -> dict[str, NDArray[np.generic]]:
+    """Name to array, a view of the file's content, for every tensor; ``ValueError`` when it is not such a file."""
+    file = io.BytesIO(data)
     try:
         magic, _, _ = (_PlainUnpickler(file).load() for _ in range(3))
         if magic != _MAGIC:
@@ -65,7 +67,10 @@ def read_tensors(file: BinaryIO) -> dict[str, NDArray[np.generic]]:
         described: dict[str, _Tensor] = dict(_PlainUnpickler(file).load())
         keys = _PlainUnpickler(file).load()
         storages = {tensor.storage.key: tensor.storage for tensor in described.values()}
-        values = {str(key): _read_values(file, storages[str(key)]) for key in keys}
+        values, place = {}, file.tell()
+        for key in map(str, keys):
+            values[key] = _values_at(data, place, storages[key])
+            place += 8 + values[key].nbytes
         return {name: _as_array(tensor, values[tensor.storage.key]) for name, tensor in described.items()}
     except ValueError:
         raise
@@ -73,14 +78,14 @@ def read_tensors(file: BinaryIO) -> dict[str, NDArray[np.generic]]:
         raise ValueError(f"not a readable weights file ({error})") from error
 
 
-def _read_values(file: BinaryIO, storage: _Storage) -> NDArray[np.generic]:
-    n_values = int.from_bytes(file.read(8), "little")
+def _values_at(data: bytes, place: int, storage: _Storage) -> NDArray[np.generic]:
+    """The numbers of a storage: their count, in 8 bytes, then themselves."""
+    n_values = int.from_bytes(data[place : place + 8], "little")
     if n_values != storage.n_values:
         raise ValueError(f"{n_values} numbers where {storage.n_values} are described")
-    data = file.read(n_values * storage.dtype.itemsize)
-    if len(data) != n_values * storage.dtype.itemsize:
+    if place + 8 + n_values * storage.dtype.itemsize > len(data):
         raise ValueError("cut short")
-    return np.frombuffer(data, storage.dtype)
+    return np.frombuffer(data, storage.dtype, n_values, place + 8)
 
 
 def _as_array(tensor: _Tensor, values: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -89,4 +94,4 @@ def _as_array(tensor: _Tensor, values: NDArray[np.generic]) -> NDArray[np.generi
     if min(tensor.offset, *tensor.shape, *tensor.strides, 0) < 0 or (0 not in tensor.shape and last >= len(values)):
         raise ValueError("a tensor reaches beyond its numbers")
     strides = [stride * values.itemsize for stride in tensor.strides]
-    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(values[tensor.offset :], tensor.shape, strides))
+    return np.lib.stride_tricks.as_strided(values[tensor.offset :], tensor.shape, strides, writeable=False)

@@ -13,10 +13,8 @@ from lnbnn.descriptors.normalization import Normalization, Normalizer
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import UNIT_LENGTH, ImageFeatures, append_location
 from lnbnn.files.arrays import load_array, save_array
-from lnbnn.indexes.faiss_kmeans import kmeans_centers
 from lnbnn.methods.base import Method, Progress
 from lnbnn.methods.coded_ridge import CodedRegression
-from lnbnn.methods.pyramid.codebook import sample_features
 from lnbnn.reading.extraction import map_in_order
 from lnbnn.references import References
 
@@ -75,6 +73,8 @@ def learn_mixture(rows: NDArray[np.float32], n_gaussians: int, *, seed: int, n_j
     There are fewer Gaussians where there are not 32 rows for each. A variance is at least a hundredth of that of all
     rows. The result does not depend on ``n_jobs``.
     """
+    from lnbnn.indexes.faiss_kmeans import kmeans_centers  # here: answers need no FAISS
+
     n_gaussians = max(1, min(n_gaussians, len(rows) // _ROWS_EACH))
     centers = kmeans_centers(rows, n_gaussians, n_iterations=_N_KMEANS, seed=seed, max_vectors_per_center=len(rows))
     spread = rows.var(axis=0, dtype=np.float64)
@@ -179,6 +179,8 @@ class FisherRegression(CodedRegression):
         return self.mixture is not None
 
     def learn(self, images: list[ImageFeatures], progress: Progress) -> None:
+        from lnbnn.methods.pyramid.codebook import sample_features  # which loads FAISS, too
+
         settings = self.settings
         progress("learning the Gaussians", 0, 1)
         sample = sample_features(images, int(settings.n_samples), int(settings.random_state))
@@ -262,7 +264,9 @@ def _shares(rows, constants, means, halves):  # type: ignore[no-untyped-def]
             for place in range(n_gaussians):
                 away = value - means[dim, place]
                 logs[place] -= away * away * halves[dim, place]
-        highest = logs.max()
+        highest = logs[0]
+        for place in range(1, n_gaussians):  # with logs.max() numba would load SciPy
+            highest = max(highest, logs[place])
         total = np.float32(0.0)
         for place in range(n_gaussians):
             if logs[place] > highest - np.float32(20.0):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-__all__ = ["Regression"]
+__all__ = ["Regression", "one_thread"]
 
 
 class Regression:
@@ -151,6 +155,18 @@ class Regression:
                     targets = weight * np.linalg.solve(_widened(block, weight), np.ones(len(inside)))
                     result[out, place] = grown[:, inside] @ targets
         return result
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread in linear algebra: the same bits, whatever the number of threads.
+
+    SciPy's library is loaded first: one that comes later would not be limited.
+    """
+    import scipy.linalg.lapack  # noqa: F401
+
+    with threadpool_limits(1):
+        yield
 
 
 def _weight_of(n_classes: int) -> float:

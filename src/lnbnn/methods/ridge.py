@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.methods.base import Method, Progress, no_progress
-from lnbnn.methods.least_squares import Regression
+from lnbnn.methods.least_squares import Regression, one_thread
 from lnbnn.references import Reference, References, can_be_held_out
 
 __all__ = ["ALPHAS", "RidgeMethod", "in_steps"]
@@ -121,7 +120,7 @@ class RidgeMethod(Method):
             raise InvalidInputError(f"descriptors must all have the same length; got {', '.join(map(str, sizes))}.")
         self.references = references
         progress("solving", 0, 1)
-        with threadpool_limits(1):  # the same bits, whatever the number of threads
+        with one_thread():
             regression = self._make_regression()
             if self.settings.alpha is not None:
                 self.alpha = np.array([float(self.settings.alpha)])
@@ -215,7 +214,7 @@ class RidgeMethod(Method):
     ) -> NDArray[np.float64] | None:
         progress("leaving each image out", 0, 1)
         alpha, known = float(self.alpha[0]), can_be_held_out(self.references.places)
-        with threadpool_limits(1):
+        with one_thread():
             regression = self._regression or self._make_regression()
             if rows is None:
                 result = self._in_order(regression.each_left_out(alpha))
@@ -227,7 +226,7 @@ class RidgeMethod(Method):
         return result
 
     def unknown_scores(self, progress: Progress = no_progress) -> NDArray[np.float64] | None:
-        with threadpool_limits(1):
+        with one_thread():
             regression = self._regression or self._make_regression()
             progress("leaving each class out", 0, 1)
             result = self._in_order(regression.each_class_left_out(float(self.alpha[0])))
