@@ -17,6 +17,7 @@ OF_MANY = {
     "presets": "caltech101",
     "deep": "deep",
     "differences": "differences",
+    "sift": "sift",
 }  # blocks made from several records, by a function ``render``
 
 STALE = tomllib.loads((HERE / "results" / "stale.toml").read_text(encoding="utf-8"))

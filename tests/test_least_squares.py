@@ -1,5 +1,8 @@
 """Regularized least squares: closed forms by hand, against fits without the rows, and against scikit-learn."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
@@ -68,3 +71,15 @@ def test_a_class_left_out_is_a_fit_of_the_others(n, n_dims):
     known = [0, *range(2, 4)]
     assert np.allclose(found[places == 1][:, known], rows[places == 1] @ coef.T + intercept, atol=1e-9)
     assert np.all(found[places == 1, 1] == -np.inf)
+
+
+def test_every_library_of_linear_algebra_works_on_one_thread_even_if_it_was_not_loaded_before():
+    code = """
+import threadpoolctl
+from lnbnn.methods.least_squares import one_thread
+with one_thread():
+    import scipy.linalg
+    print(*(one["num_threads"] for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"1"}
