@@ -1,9 +1,9 @@
 """How long a change to a large model takes: Caltech 101, 15 images per class, the default settings.
 
-One image is added, relabeled and removed, again and again: from the command line (the whole process), and in a running
-Python process (one transaction each, on the disk when it returns). With --loaded also what it takes a loaded model to
-follow, and the same changes in memory. Wall time and CPU time: on a busy computer only the second says much. The model
-is made once and kept in runs/.
+One image is added, relabeled, removed and asked about, again and again: from the command line (the whole process), and
+in a running Python process (each change a transaction, on the disk when it returns; a question to an open model). With
+--loaded also what it takes a loaded model to follow, and the same changes in memory. Wall time and CPU time: on a busy
+computer only the second says much. The model is made once and kept in runs/.
 """
 
 import json
@@ -38,9 +38,11 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     test, repeats = lab.split_of(settings)[1], settings["repeats"]
     paths = test.paths[:: max(1, len(test.paths) // (2 * repeats + 2))]
     in_python = paths[repeats : 2 * repeats + 1]
+    opened = lnbnn.load(model)
+    opened.set_params(n_jobs=1)
     runs = {
         "command": [by_command(model, path) for path in paths[:repeats]],
-        "process": [in_process(model, path) for path in in_python][1:],  # the first one compiles
+        "process": [in_process(model, opened, path) for path in in_python][1:],  # the first one compiles
     }
     if settings["loaded"]:
         loaded = lnbnn.load(model), lnbnn.load(model)
@@ -59,18 +61,21 @@ def by_command(model: Path, path: str) -> dict[str, Any]:
     add = python("-m", "lnbnn", "add", model, "--label", LABEL, path, "--format", "json")
     number = json.loads(add.text)["added"][0]["id"]
     relabel = python("-m", "lnbnn", "relabel", model, "--image", number, "--label", OTHER)
-    return {"add": add, "relabel": relabel, "remove": python("-m", "lnbnn", "remove", model, "--image", number)}
+    remove = python("-m", "lnbnn", "remove", model, "--image", number)
+    return {"add": add, "relabel": relabel, "remove": remove, "predict": python("-m", "lnbnn", "predict", model, path)}
 
 
-def in_process(model: Path, path: str) -> dict[str, Any]:
-    """Each change a transaction of its own."""
+def in_process(model: Path, opened: Any, path: str) -> dict[str, Any]:
+    """Each change a transaction of its own; the answer of a model that is open."""
     with watch() as add, lnbnn.edit(model) as editor:
         (image,) = editor.add([path], [LABEL])
     with watch() as relabel, lnbnn.edit(model) as editor:
         editor.relabel(image.id, OTHER)
     with watch() as remove, lnbnn.edit(model) as editor:
         editor.remove(image.id)
-    return {"add": add, "relabel": relabel, "remove": remove}
+    with watch() as predict:
+        opened.predict([path])
+    return {"add": add, "relabel": relabel, "remove": remove, "predict": predict}
 
 
 def in_memory(folder: Path, follower: Any, model: Any, path: str) -> dict[str, Any]:
@@ -107,7 +112,7 @@ def summarize(settings: Settings, outcomes: Outcomes) -> Results:
 
 def tabulate(results: Results) -> str:
     rows = []
-    for name in ("add", "relabel", "remove"):
+    for name in results["command"]:
         command, process = results["command"][name], results["process"][name]
         cells = [f"{command[unit]['median'] / 1000:.2f} s" for unit in ("cpu_ms", "wall_ms")]
         rows.append([name, *cells, *(f"{process[unit]['median']:.0f} ms" for unit in ("cpu_ms", "wall_ms"))])
