@@ -126,11 +126,9 @@ def tabulate(results: Results) -> str:
         f"{results['within_their_interval']} of {results['n_splits']}",
         f"{-results['below_the_best_member_at_most']:+.1f}",
         f"{results['expected_calibration_error']:.3f}",
-        f"{results['fit_seconds']} s",
-        f"{results['cpu_ms_per_image']:.0f} ms",
     ]
     header = "accuracy, % | logistic regression, same network | expected | within its interval | over its best "
-    return table(header + "member, at least | calibration error | fit | CPU per image", [row])
+    return table(header + "member, at least | calibration error", [row])
 
 
 ROWS = {
@@ -154,10 +152,10 @@ def render(read: Callable[[str], Any]) -> str:
         return ""
     lines = [f"| `lnbnn fit` {header}", "|---" * header.count("|") + "|", *rows]
     return "\n".join(lines) + (
-        "\n\nMean per-class accuracy, up to 15 test images per class, 2 cores. `python benchmarks/auto.py`; records: "
+        "\n\nMean per-class accuracy, up to 15 test images per class. `python benchmarks/auto.py`; records: "
         + ", ".join(f"`results/{name}.json`" for name in ROWS if read(name) is not None)
         + ". Logistic regression is on the same vectors as the ridge regression in it. The interval is of 95 %; "
-        "the margin over the best member is the least over the splits. Times were taken with other programs running.\n"
+        "the margin over the best member is the least over the splits.\n"
     )
 
 

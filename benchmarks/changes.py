@@ -24,17 +24,19 @@ FITTED = ("n_train", "n_test", "seed", "preset", "params")
 SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seed": 0, "preset": "auto", "repeats": 7, "loaded": False}
 QUICK: Settings = {"n_train": 3, "n_test": 2, "repeats": 1, "loaded": True}
 LABEL, OTHER = "a new class", "another class"
-MODEL, CHANGES = "living model", "living changes"  # as finished parts and the record are called
+MODEL, CHANGES = "model to change", "changes"  # names of parts
 
 
 def make_model(lab: Lab, settings: Settings) -> Outcome:
-    model = lab.fit_preset(settings, lab.split_of(settings)[0])
+    with watch() as fit:
+        model = lab.fit_preset(settings, lab.split_of(settings)[0])
     model.save(lab.path(Part(MODEL, settings, make_model)).with_suffix(""), overwrite=True)
-    return {"n_images": len(model.images_)}
+    return {"n_images": len(model.images_), "fit": {"wall_s": round(fit.wall_s), "cpu_s": round(fit.cpu_s)}}
 
 
 def compute(lab: Lab, settings: Settings) -> Outcome:
-    model = model_of(lab, Part(MODEL, {key: settings[key] for key in FITTED}, make_model))
+    made = Part(MODEL, {key: settings[key] for key in FITTED}, make_model)
+    model = model_of(lab, made)
     test, repeats = lab.split_of(settings)[1], settings["repeats"]
     paths = test.paths[:: max(1, len(test.paths) // (2 * repeats + 2))]
     in_python = paths[repeats : 2 * repeats + 1]
@@ -53,7 +55,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
         part: [{name: [spent.wall_s, spent.cpu_s] for name, spent in one.items()} for one in done]
         for part, done in runs.items()
     }
-    return {**found, "load_average": os.getloadavg()[0], "runs": times}
+    return {**found, "fit": lab.get(made)["fit"], "load_average": os.getloadavg()[0], "runs": times}
 
 
 def by_command(model: Path, path: str) -> dict[str, Any]:
@@ -116,8 +118,10 @@ def tabulate(results: Results) -> str:
         command, process = results["command"][name], results["process"][name]
         cells = [f"{command[unit]['median'] / 1000:.2f} s" for unit in ("cpu_ms", "wall_ms")]
         rows.append([name, *cells, *(f"{process[unit]['median']:.0f} ms" for unit in ("cpu_ms", "wall_ms"))])
+    fit = results["fit"]
     return table("| command, CPU | command, wall | in Python, CPU | in Python, wall", rows) + (
-        f"\nMedians; a model of {results['n_images']:,} images with {results['n_descriptors'] / 1e6:.1f} million "
+        f"\nMedians. The model was fitted in {fit['wall_s']} s ({fit['cpu_s']} s of CPU time); it "
+        f"has {results['n_images']:,} images with {results['n_descriptors'] / 1e6:.1f} million "
         f"descriptors; the load average was {results['load_average']:.1f}, on 2 cores."
     )
 
