@@ -4,7 +4,7 @@ DESCRIPTOR ?= dense-sift
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test mutants test-timm soak check format docs wheel wheel-test bench quick lock clean
+.PHONY: demo test test-engines mutants test-timm soak check format docs wheel wheel-test bench quick lock clean
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lnbnn needs Python 3.11 or newer; set PYTHON=python3.11")'
@@ -17,6 +17,10 @@ demo: $(VENV)/.ready ## the whole job on built-in photographs; pictures in demo-
 
 test: $(VENV)/.ready ## all tests
 	$(BIN)/python -m pytest
+
+test-engines: $(VENV)/.ready ## tests on real servers and clusters, which they start and end themselves
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[ray]'
+	$(BIN)/python -m pytest -m engines
 
 mutants: $(VENV)/.ready ## plant bugs, one at a time: do the tests see them? A few minutes
 	$(BIN)/python tests/mutants.py

@@ -18,6 +18,7 @@ OF_MANY = {
     "deep": "deep",
     "differences": "differences",
     "sift": "sift",
+    "scale": "scale",
 }  # blocks made from several records, by a function ``render``
 
 STALE = tomllib.loads((HERE / "results" / "stale.toml").read_text(encoding="utf-8"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clusters import RayNodes
 from numpy.typing import NDArray
 from PIL import Image
 from typer.testing import CliRunner
@@ -88,6 +90,19 @@ def model(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Path:
     classifier = lnbnn.LocalNBNN(descriptor_params=SMALL_GRID, index_params=index_params)
     classifier.fit(data.paths, data.labels).save(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[RayNodes]:
+    """Two nodes on this machine that this process is connected to, for the tests that change nothing about them."""
+    from lnbnn.cluster.connection import connect, disconnect
+
+    with pytest.MonkeyPatch.context() as patch, RayNodes(2) as nodes:
+        for name in nodes.env.keys() - os.environ.keys():
+            patch.setenv(name, nodes.env[name])
+        connect(nodes.address)
+        yield nodes
+        disconnect()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -7,12 +7,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_ray import HereCluster
 from PIL import Image
 from synthetic import grating, make_features, small_sift
 
 from lnbnn import FeatureStore
-from lnbnn.errors import ImageReadError, InvalidInputError
-from lnbnn.reading.extraction import content_digest, features_of, iter_features, iter_read, read_features
+from lnbnn.errors import ImageReadError, InvalidInputError, LnbnnError
+from lnbnn.reading import extraction
+from lnbnn.reading.extraction import (
+    content_digest,
+    features_of,
+    iter_features,
+    iter_read,
+    iter_stored,
+    map_in_order,
+    read_features,
+)
 
 
 @pytest.fixture
@@ -71,3 +81,65 @@ def test_what_cannot_be_read_is_a_value_among_the_others(tmp_path, picture):
 def test_what_is_no_image_is_refused():
     with pytest.raises(InvalidInputError, match="must be a path, an array or ImageFeatures; got int"):
         read_features(7, small_sift())
+
+
+# ---- on a cluster ----------------------------------------------------------------------------------------------------
+
+
+class BlindCluster(HereCluster):
+    """Its workers see none of the files."""
+
+    def map(self, work, items):
+        return (ImageReadError("no such file on this machine") for _ in items)
+
+
+class ForgetfulCluster(HereCluster):
+    """Its workers write into a folder of their own."""
+
+    def map(self, work, items):
+        for found in super().map(work, items):
+            for entry in list(work.keywords["store"].folder.rglob("*.npz")):
+                entry.unlink()
+            yield found
+
+
+def test_a_cluster_reads_what_threads_read(tmp_path, picture):
+    images = [picture, str(picture), tmp_path / "none.png", grating(0, 1)]
+    alone, found = (list(iter_read(images, small_sift(), n_jobs=jobs)) for jobs in (1, HereCluster()))
+    assert [str(one) for one in found if isinstance(one, ImageReadError)] == [str(alone[2])]
+    for place in (0, 1, 3):
+        assert found[place][1] == alone[place][1]
+        assert np.array_equal(found[place][0].descriptors, alone[place][0].descriptors)
+
+
+def test_a_file_is_bad_only_if_it_is_bad_here(tmp_path, picture, caplog):
+    found = list(iter_features([picture, tmp_path / "none.png", picture], small_sift(), n_jobs=BlindCluster()))
+    assert np.array_equal(found[2].descriptors, features_of(picture, small_sift()).descriptors)
+    assert str(tmp_path / "none.png") in str(found[1])
+    assert "2 of 3 images were read here because a Ray worker could not" in caplog.text
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, HereCluster()])
+def test_a_store_is_filled_and_counted(tmp_path, picture, n_jobs):
+    store = FeatureStore(tmp_path / "store")
+    paths = [str(picture), str(tmp_path / "none.png")]
+    for _ in range(2):
+        n, error = iter_stored(paths, small_sift(), store, n_jobs=n_jobs)
+        assert n == len(features_of(picture, small_sift())) > 0
+        assert isinstance(error, ImageReadError)
+    (entry,) = store.folder.rglob("*.npz")
+    assert entry.parent.name + entry.stem in store
+    assert "0" * 64 not in store
+
+
+def test_a_store_that_is_not_shared_is_an_error(tmp_path, picture, monkeypatch):
+    monkeypatch.setattr(extraction, "_SHARED_WITHIN_S", 0.05)
+    with pytest.raises(LnbnnError, match="not seen here; all machines must share the folder"):
+        list(iter_stored([str(picture)], small_sift(), FeatureStore(tmp_path / "store"), n_jobs=ForgetfulCluster()))
+
+
+def test_work_of_this_process_stays_here():
+    unpicklable = (number for number in range(3))
+    assert list(map_in_order(lambda item: (item, next(unpicklable)), [5, 6], HereCluster(n_jobs=1))) == [(5, 0), (6, 1)]
+    with pytest.raises(InvalidInputError, match="n_jobs must be"):
+        map_in_order(str, [1, 2], HereCluster(n_jobs=0))

@@ -38,6 +38,7 @@ DOORS = {
     "skimage": set(),
     "starlette": {"page"},
     "uvicorn": {"page/server"},
+    "ray": {"cluster/connection"},
 }
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py")

@@ -9,6 +9,7 @@ import sys
 import faiss
 import numpy as np
 import pytest
+from fake_ray import FakeRay
 from synthetic import clustered_vectors
 
 from lnbnn.errors import InvalidInputError, MissingExtraError, ModelFormatError, UnknownNameError
@@ -27,7 +28,16 @@ FORMS = {
     "faiss ivf-8bit": ("faiss", {"form": "ivf-8bit", "n_lists": 8, "n_probes": 8}),
     "faiss ivf-4bit": ("faiss", {"form": "ivf-4bit", "n_lists": 8, "n_probes": 8, "rerank_factor": 200}),
     "flann": ("flann", {"checks": 100_000}),
+    "ray-shards": ("ray-shards", {}),
+    "ray-shards exact": ("ray-shards", {"shard": "exact", "n_shards": 3}),
+    "ray-shards ivf-4bit": (
+        "ray-shards",
+        {"n_shards": 2, "form": "ivf-4bit", "n_lists": 8, "n_probes": 8, "rerank_factor": 200},
+    ),
 }
+ON_RAY = [form for form in FORMS if form.startswith("ray")]
+REAL = ["ray-shards ivf-4bit"]  # each test starts processes, and takes seconds
+ON_CLUSTER = "on a cluster: "
 
 
 def vectors_and_queries(n=N, n_queries=40, n_dims=N_DIMS):
@@ -81,10 +91,18 @@ def one_thread():
     faiss.omp_set_num_threads(before)
 
 
-@pytest.fixture(params=sorted(FORMS))
-def form(request):
-    new_index(request.param)  # skips the tests of a backend whose extra is not installed
-    return request.param
+ALL_FORMS = [*sorted(FORMS), *(pytest.param(ON_CLUSTER + form, marks=pytest.mark.engines) for form in REAL)]
+
+
+@pytest.fixture(params=ALL_FORMS)
+def form(request, monkeypatch):
+    """Every form; those on Ray once with a Ray that is made up, and with ``make test-engines`` on a real cluster."""
+    if request.param.startswith(ON_CLUSTER):
+        request.getfixturevalue("ray_cluster")
+    elif request.param in ON_RAY:
+        FakeRay().install(monkeypatch)
+    new_index(request.param.removeprefix(ON_CLUSTER))  # skips the tests of a backend whose extra is not installed
+    return request.param.removeprefix(ON_CLUSTER)
 
 
 # ---- the reference against loops -------------------------------------------------------------------------------------
@@ -290,7 +308,7 @@ def test_save_and_load_give_the_same(form, n_removed, tmp_path):
 def test_cut_short_file_is_refused(form, tmp_path):
     index = filled(form, vectors_and_queries()[0])
     index.save(tmp_path)
-    for file in sorted(tmp_path.iterdir()):
+    for file in sorted(path for path in tmp_path.rglob("*") if path.is_file()):
         whole = file.read_bytes()
         file.write_bytes(whole[: len(whole) // 2])
         with pytest.raises(ModelFormatError, match=file.name):
@@ -532,7 +550,7 @@ def test_grown_past_the_size_of_its_form_and_loaded(tmp_path):
     assert again.search(queries, 10)[0].tobytes() == before[0].tobytes()
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ALL_FORMS, indirect=True)
 @pytest.mark.parametrize("n_removed", [0, 40])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_ids_left_out_count_as_absent(form, n_removed, shuffled):

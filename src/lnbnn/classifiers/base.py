@@ -25,7 +25,7 @@ from lnbnn.model.folder import open_model
 from lnbnn.model.model import Model
 from lnbnn.model.opening import open_snapshot
 from lnbnn.params import check_whole, plain, renamed_params
-from lnbnn.reading.extraction import ImageLike, Progress, name_of, no_progress
+from lnbnn.reading.extraction import ImageLike, Jobs, Progress, name_of, no_progress
 from lnbnn.references import Reference, check_labels
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Classifier:
 
     descriptor: str | Descriptor = "dense-sift"
     descriptor_params: dict[str, Any] | None = None
-    n_jobs: int | None = None
+    n_jobs: Jobs = None
     random_state: int = 0
 
     def __post_init__(self) -> None:

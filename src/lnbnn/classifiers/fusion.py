@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lnbnn.classifiers.base import Classifier, settings_class
 from lnbnn.classifiers.cross_fitting import cross_fitted_scores
+from lnbnn.cluster.tasks import RayCluster
 from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.methods import FUSION
@@ -20,7 +21,7 @@ from lnbnn.methods.base import Progress, no_progress
 from lnbnn.model.fusion import FusionModel, check_alike
 from lnbnn.model.model import Model
 from lnbnn.params import check_whole, plain
-from lnbnn.reading.extraction import ImageLike
+from lnbnn.reading.extraction import ImageLike, Jobs
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import check_labels
 
@@ -132,7 +133,7 @@ class LateFusion(Classifier):
         members: list[Classifier] = [clone(member) for _, member in self.estimators]
         models = [Model(member.with_model(None), member.make_descriptor()) for member in members]
         fusion = FusionModel(self.with_model(None), models)
-        with _store_for(models, store) as kept:
+        with _store_for(models, store, self.n_jobs) as kept:
             fusion.take_all(images, labels, on_error=on_error, store=kept, progress=progress)
             fusion.learn(self._held_out(models, images, labels, kept, progress), progress)
         self.model_ = fusion
@@ -215,9 +216,13 @@ class LateFusion(Classifier):
 
 
 @contextmanager
-def _store_for(models: Sequence[Model], store: FeatureStore | None) -> Iterator[FeatureStore | None]:
-    """The store; if there is none and a method may be fitted more than once, a temporary one."""
-    if store is not None or all(model.method.is_incremental for model in models):
+def _store_for(models: Sequence[Model], store: FeatureStore | None, n_jobs: Jobs) -> Iterator[FeatureStore | None]:
+    """The store; if there is none and a method may be fitted more than once, a temporary one.
+
+    A temporary one is on this machine: those of a cluster extract again.
+    """
+    is_cluster = isinstance(n_jobs, RayCluster)
+    if store is not None or is_cluster or all(model.method.is_incremental for model in models):
         yield store
         return
     with tempfile.TemporaryDirectory(prefix="lnbnn-") as folder:

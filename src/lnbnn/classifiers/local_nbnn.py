@@ -47,8 +47,8 @@ class LocalNBNN(MatchingClassifier):
         Search for some of the query descriptors at a time, and stop once the leading class would keep its lead over the
         second with this probability if all were used; the scores are then estimates of the full sums. None uses all
         descriptors, as ``updates`` and ``totals`` always do.
-    n_jobs : int, optional
-        Threads; by default all cores. The answers do not depend on it.
+    n_jobs : int or RayCluster, optional
+        Threads, or the machines of a Ray cluster; by default all cores. The answers do not depend on it.
     random_state : int, default=0
         Seed for the choice of query descriptors.
 

@@ -12,7 +12,9 @@ from lnbnn.cli.console import (
     DescriptorParams,
     Images,
     Jobs,
+    Ray,
     Strict,
+    jobs_on,
     note,
     parse_params,
     progress_bars,
@@ -59,6 +61,7 @@ def extract(
     descriptor: Annotated[str, typer.Option(help="Local descriptor.")] = "dense-sift",
     descriptor_param: DescriptorParams = None,
     jobs: Jobs = None,
+    ray: Ray = None,
     strict: Strict = False,
 ) -> None:
     """Extract the features of a data set into a cache, for experiments that use them many times.
@@ -68,25 +71,26 @@ def extract(
     from lnbnn.descriptors import make_descriptor
     from lnbnn.errors import ImageReadError
     from lnbnn.files.outputs import check_folder
-    from lnbnn.reading.extraction import iter_features
+    from lnbnn.reading.extraction import iter_stored
     from lnbnn.reading.store import FeatureStore
 
     with usage_errors():
         extractor = make_descriptor(descriptor, parse_params(descriptor_param, "--descriptor-param"))
     check_folder(cache)
+    n_jobs = jobs_on(ray, jobs)
     data = read_set(images)
     skipped = []
     n_descriptors = 0
     start = time.perf_counter()
     with progress_bars() as progress:
-        found = iter_features(data.paths, extractor, n_jobs=jobs, store=FeatureStore(cache))
-        for done, features in enumerate(found, start=1):
-            if isinstance(features, ImageReadError):
+        found = iter_stored(data.paths, extractor, FeatureStore(cache), n_jobs=n_jobs)
+        for done, counted in enumerate(found, start=1):
+            if isinstance(counted, ImageReadError):
                 if strict:
-                    raise features
-                skipped.append((data.paths[done - 1], str(features)))
+                    raise counted
+                skipped.append((data.paths[done - 1], str(counted)))
             else:
-                n_descriptors += len(features)
+                n_descriptors += counted
             progress("extracting", done, len(data))
     report_skipped(skipped, len(data))
     say(

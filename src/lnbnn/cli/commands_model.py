@@ -16,10 +16,12 @@ from lnbnn.cli.console import (
     Jobs,
     ModelDir,
     PhotoFolders,
+    Ray,
     Strict,
     TrustNetwork,
     human_bytes,
     human_number,
+    jobs_on,
     note,
     open_cache,
     print_choice,
@@ -56,6 +58,7 @@ def predict(
         ),
     ] = None,
     jobs: Jobs = None,
+    ray: Ray = None,
     strict: Strict = False,
     trust_network: TrustNetwork = False,
 ) -> None:
@@ -72,8 +75,9 @@ def predict(
     from lnbnn.model.answers import UNKNOWN
     from lnbnn.model.opening import load_model
 
+    n_jobs = jobs_on(ray, jobs)
     opened = load_model(model, trust_network=trust_network)
-    opened.settings.n_jobs = jobs
+    opened.settings.n_jobs = n_jobs
     images, notes = find_images(paths)
     for text in notes:
         note(text)
@@ -127,6 +131,7 @@ def evaluate(
     ] = None,
     format: Annotated[Format, typer.Option(help="How to print the result (csv: the per-class table).")] = Format.table,
     jobs: Jobs = None,
+    ray: Ray = None,
     cache: Cache = None,
     strict: Strict = False,
     trust_network: TrustNetwork = False,
@@ -144,7 +149,8 @@ def evaluate(
 
     if output is not None:
         check_folder(output)
-    classifier = load(model, trust_network=trust_network).set_params(n_jobs=jobs)
+    n_jobs = jobs_on(ray, jobs)
+    classifier = load(model, trust_network=trust_network).set_params(n_jobs=n_jobs)
     data = read_set(images)
     unknown = sorted(set(data.labels) - set(map(str, classifier.classes_)))
     if unknown:

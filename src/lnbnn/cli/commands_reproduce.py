@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lnbnn.cli.console import note, progress_bars, say, usage_errors
+from lnbnn.cli.console import Ray, jobs_on, note, progress_bars, say, usage_errors
 
 __all__ = ["reproduce"]
 
@@ -37,6 +37,7 @@ def reproduce(
     background: Annotated[
         bool, typer.Option("--background", help="Run in the background, and print where the log is.")
     ] = False,
+    ray: Ray = None,
 ) -> None:
     """Reproduce a table or figure of the paper from raw images, beside the paper's figures.
 
@@ -54,6 +55,7 @@ def reproduce(
         process, log = start_in_background([word for word in sys.argv[1:] if word != "--background"], runs)
         say(f"process {process.pid} runs in the background; follow it with: tail -f {log}")
         return
+    n_jobs = jobs_on(ray, None)
     images = find_images(dataset, data, runs, quick=quick, note=note)
     set_name = dataset + "-quick" * quick
     given = {"--dataset": dataset if dataset != "caltech101" else None, "--splits": splits, "--train": train}
@@ -70,7 +72,7 @@ def reproduce(
         say("")
         say(f"{experiment.name}: {experiment.title}{' (quick: the figures mean nothing)' * quick}")
         with progress_bars() as progress:
-            lab = Lab(set_name, images, runs, progress=progress)
+            lab = Lab(set_name, images, runs, n_jobs=n_jobs, progress=progress)
             done = run(experiment, settings, lab, command=command, output=output, finished=finished, on_part=tell)
         for line in experiment.tabulate(done.record.results).rstrip().splitlines():
             say(line)

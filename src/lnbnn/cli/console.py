@@ -20,6 +20,7 @@ from lnbnn.escaping import cell_text, csv_cell, json_text, line_text, message_te
 from lnbnn.params import RenamedWarning
 
 if TYPE_CHECKING:
+    from lnbnn.cluster.tasks import RayCluster
     from lnbnn.data.folder import LabeledImages
     from lnbnn.reading.store import FeatureStore
 
@@ -34,10 +35,12 @@ __all__ = [
     "Jobs",
     "ModelDir",
     "PhotoFolders",
+    "Ray",
     "Strict",
     "TrustNetwork",
     "human_bytes",
     "human_number",
+    "jobs_on",
     "note",
     "open_cache",
     "parse_bytes",
@@ -80,6 +83,15 @@ DescriptorParams = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Threads; default: all cores.", show_default=False)
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Work on a Ray cluster: auto (the one this machine is in), local, or HOST:PORT.",
+        show_default=False,
+    ),
 ]
 Cache = Annotated[
     Path | None, typer.Option("--cache", help="Feature cache folder, to read from and add to.", show_default=False)
@@ -125,6 +137,19 @@ def open_cache(folder: Path | None) -> FeatureStore | None:
     from lnbnn.reading.store import FeatureStore
 
     return FeatureStore(folder)
+
+
+def jobs_on(ray: str | None, jobs: int | None) -> int | RayCluster | None:
+    """What reads images and answers questions: threads, or a Ray cluster, which is connected to now."""
+    if ray is None:
+        return jobs
+    from lnbnn.cluster.tasks import RayCluster
+
+    cluster = RayCluster(ray, n_jobs=jobs)
+    with usage_errors():
+        cluster.check()
+    cluster.connect()
+    return cluster
 
 
 # ---- output ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ class Index(Configurable, ABC):
     A search is the work of one thread and depends on nothing but the index and the query, so that many can run side by
     side and the answers are the same for any number of threads.
     """
+
+    is_remote: ClassVar[bool] = False
+    """Whether other machines search: then every process asks them, and none opens the index for itself."""
 
     def __init__(self) -> None:
         self._table = VectorTable(np.empty((0, 0), np.uint8), np.empty(0, np.int64))
@@ -179,6 +182,16 @@ class Index(Configurable, ABC):
         self.build()
         self._table.save(folder)
         self._save_structure(folder)
+
+    def save_structure(self, folder: Path) -> None:
+        """Write the search structure alone; nothing is written where it is simply made again."""
+        self.build()
+        self._save_structure(folder)
+
+    def open_structure(self, folder: Path) -> None:
+        """Open the structure that :meth:`save_structure` wrote, over the rows that were added; or make it."""
+        self._built = self._load_structure(folder)
+        self.build()
 
     @classmethod
     def load(cls, folder: Path, params: dict[str, Any]) -> Self:

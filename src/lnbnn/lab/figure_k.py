@@ -44,7 +44,8 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
         distances, labels = classifier.neighbors(features_of(path, classifier.descriptor_, lab.store))
         return [local_nbnn_updates(distances, labels, k).totals(n_classes) for k in settings["n_neighbors"]]
 
-    return {"truth": truth_of(classifier, test), "totals": np.array(lab.ask(work, test.paths), dtype=np.float32)}
+    totals = lab.ask(work, test.paths, classifier.descriptor_)
+    return {"truth": truth_of(classifier, test), "totals": np.array(totals, dtype=np.float32)}
 
 
 def summarize(settings: Settings, outcomes: Outcomes) -> Results:

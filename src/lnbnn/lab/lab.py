@@ -17,15 +17,17 @@ from numpy.typing import NDArray
 
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.classifiers.options import make_classifier
+from lnbnn.cluster.tasks import RayCluster
 from lnbnn.data.folder import LabeledImages
 from lnbnn.data.splits import split_images
+from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.files.atomic import atomic_path
 from lnbnn.lab.base import Experiment, Outcome, Outcomes, Part, Settings
 from lnbnn.lab.provenance import code_of, commit, data_of, descriptors_of, digest_of, is_dirty, made_with, whole_code
 from lnbnn.lab.records import RunRecord, cpu_name, make_record, versions
 from lnbnn.params import AUTO, resolve
-from lnbnn.reading.extraction import Progress, map_in_order, no_progress
+from lnbnn.reading.extraction import Jobs, Progress, iter_stored, map_in_order, no_progress
 from lnbnn.reading.store import FeatureStore
 from lnbnn.version import __version__
 
@@ -65,7 +67,7 @@ class Lab:
         data: LabeledImages,
         runs: str | os.PathLike[str],
         *,
-        n_jobs: int | None = None,
+        n_jobs: Jobs = None,
         progress: Progress = no_progress,
     ) -> None:
         self.dataset = dataset
@@ -117,8 +119,17 @@ class Lab:
         """Where features are kept: those of a network; others take less to make than to read."""
         return self.store if params.get("descriptor", "").startswith("deep") else None
 
-    def ask(self, work: Callable[[_Item], Any], items: Sequence[_Item]) -> list[Any]:
-        """``work`` for each query image, side by side, with progress."""
+    def ask(
+        self, work: Callable[[_Item], Any], items: Sequence[_Item], descriptor: Descriptor | None = None
+    ) -> list[Any]:
+        """``work`` for each query image, side by side, with progress.
+
+        With the ``descriptor`` that it reads files by, a cluster puts their features into the store first.
+        """
+        if descriptor is not None and isinstance(self.n_jobs, RayCluster):
+            paths = [str(item) for item in items]
+            for done, _ in enumerate(iter_stored(paths, descriptor, self.store, n_jobs=self.n_jobs), start=1):
+                self.progress("extracting", done, len(paths))
         found = []
         for one in map_in_order(work, items, self.n_jobs):
             found.append(one)

@@ -50,7 +50,7 @@ def _responses(lab: Lab, settings: Settings) -> Outcome:
         return work(classifier.query_vectors(features_of(path, classifier.descriptor_, lab.store)), None)
 
     known = classifier.matching_.leave_each_out(work, lab.progress)
-    found = np.stack(lab.ask(ask, test.paths))
+    found = np.stack(lab.ask(ask, test.paths, classifier.descriptor_))
     shape = (-1, 5, len(classifier.classes_))
     return {
         "truth": truth_of(classifier, test),

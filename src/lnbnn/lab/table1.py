@@ -67,7 +67,8 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
         totals = [nbnn_updates(distances).totals(n_classes), *(updates.totals(n_classes) for updates in both)]
         return totals, [updates.n_increments for updates in both]
 
-    totals, increments = zip(*lab.ask(work, test.paths), strict=True)
+    asked = lab.ask(work, test.paths, None if is_squeezed else classifier.descriptor_)
+    totals, increments = zip(*asked, strict=True)
     return {
         "truth": truth_of(classifier, test),
         **dict(zip(_FORMS, np.array(totals, dtype=np.float32).swapaxes(0, 1), strict=True)),

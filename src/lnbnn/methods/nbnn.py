@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lnbnn.errors import InvalidInputError
 from lnbnn.features import UNIT_LENGTH
 from lnbnn.indexes import INDEXES, Index, LeaveOut, make_index
 from lnbnn.methods.base import Progress
@@ -24,6 +25,10 @@ class ClassMatching(MatchingMethod):
 
     def __init__(self, settings: Any, location_weight: float, scale_weight: float) -> None:
         super().__init__(settings, location_weight, scale_weight)
+        if resolve(INDEXES, settings.index, "index").is_remote:
+            raise InvalidInputError(
+                f"index {settings.index!r} is one large index, and this method has one per class; use local-nbnn."
+            )
         self.class_indexes: list[Index] = []
         self._by_label: dict[Any, Index] = {}
 

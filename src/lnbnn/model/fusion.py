@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from lnbnn.model.held_out import HeldOut, weights_are_due
 from lnbnn.model.image_reader import ImageReader
 from lnbnn.model.manifest import calibration_fields, calibration_of, image_fields, next_id_of, parse_images
 from lnbnn.model.model import Model, check_used
-from lnbnn.reading.extraction import ImageLike, features_of, map_in_order
+from lnbnn.reading.extraction import ImageLike
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import Change, Reference, References, can_be_held_out
 from lnbnn.version import __version__
@@ -312,24 +312,20 @@ class FusionModel(Model):
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 
-    def iter_scores(
-        self, images: Sequence[ImageLike], store: FeatureStore | None = None, *, log_proba: bool = False
-    ) -> Iterator[NDArray[np.float64] | ImageReadError | None]:
-        """The fused log-probabilities of each image; methods with the same descriptor share its features."""
+    def _scores_of(self, read: Any, log_proba: bool) -> NDArray[np.float64] | ImageReadError | None:
+        """The fused log-probabilities of an image; methods with the same descriptor share its features."""
+        if isinstance(read, ImageReadError) or not len(read):
+            return read if isinstance(read, ImageReadError) else None
+        fused = self.fused(self.member_log_probas(read))
+        if not log_proba:
+            return fused
+        return fused[None] if self.calibration is None else np.stack([fused, self.calibration.log_proba(fused)])
 
-        def work(image: ImageLike) -> NDArray[np.float64] | ImageReadError | None:
-            try:
-                joint: JointFeatures = features_of(image, self.descriptors, store)
-            except ImageReadError as error:
-                return error
-            if not len(joint):
-                return None
-            fused = self.fused(self.member_log_probas(joint))
-            if not log_proba:
-                return fused
-            return fused[None] if self.calibration is None else np.stack([fused, self.calibration.log_proba(fused)])
+    def is_saved(self) -> bool:
+        return super().is_saved() and all(member.is_saved() for member in self.members)
 
-        return map_in_order(work, images, self.settings.n_jobs)
+    def searches_elsewhere(self) -> bool:
+        return any(member.searches_elsewhere() for member in self.members)
 
     def fused(self, log_probas: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         """The weighted sum of the models' log-probabilities, as log-probabilities."""

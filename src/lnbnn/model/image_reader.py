@@ -11,7 +11,7 @@ from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import ImageReadError, InvalidInputError
 from lnbnn.features import ImageFeatures
 from lnbnn.model.answers import no_descriptors
-from lnbnn.reading.extraction import ImageLike, Progress, iter_read, name_of, no_progress
+from lnbnn.reading.extraction import ImageLike, Jobs, Progress, iter_read, name_of, no_progress
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import MAX_IMAGES, Reference
 
@@ -68,7 +68,7 @@ class ImageReader:
         *,
         first_id: int,
         on_error: str,
-        n_jobs: int | None = None,
+        n_jobs: Jobs = None,
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> Iterator[tuple[Reference, Any]]:

@@ -5,24 +5,29 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pickle
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lnbnn.cluster.tasks import RayCluster
 from lnbnn.descriptors import Descriptor, network_fields, write_network
 from lnbnn.errors import ImageReadError, InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
+from lnbnn.indexes import INDEXES
 from lnbnn.methods.base import Method, Progress, no_progress
 from lnbnn.model.answers import Answer, no_descriptors
 from lnbnn.model.batches import TABLE, features_of_batches, read_batch
-from lnbnn.model.folder import Snapshot, read_json
+from lnbnn.model.folder import Snapshot, digest_of_manifest, read_json
 from lnbnn.model.manifest import MAX_UNKNOWN, calibration_fields, calibration_of, image_fields, next_id_of, parse_images
-from lnbnn.reading.extraction import ImageLike, features_of, map_in_order, name_of
+from lnbnn.params import resolve
+from lnbnn.reading.extraction import ImageLike, features_of, iter_features, map_anywhere, map_in_order, name_of
 from lnbnn.references import Change, Reference, References, can_be_held_out
 from lnbnn.version import __version__
 
@@ -247,22 +252,60 @@ class Model:
         With ``log_proba`` two rows, scores and log-probabilities; of a model that is not calibrated only the first.
         """
 
-        def work(image: ImageLike) -> NDArray[np.float64] | ImageReadError | None:
-            try:
-                features = self.features(image, store)
-            except ImageReadError as error:
-                return error
-            if not len(features):
-                return None
-            scores = self.method.scores(features)
-            if not log_proba:
-                return scores
-            if self.calibration is None or not self.is_calibrated:
-                return scores[None]
-            scaled = scores / self.method.score_scale(len(features))
-            return np.stack([scores, self.calibration.log_proba(scaled)])
+        n_jobs = self.settings.n_jobs
+        if isinstance(n_jobs, RayCluster) and not self.opens_elsewhere:
+            read = iter_features(images, self.reads_with, n_jobs=n_jobs, store=store)
+            return map_in_order(partial(self._scores_of, log_proba=log_proba), read, n_jobs)
+        return map_anywhere(partial(self._scores_of_image, store=store, log_proba=log_proba), images, n_jobs)
 
-        return map_in_order(work, images, self.settings.n_jobs)
+    def _scores_of_image(
+        self, image: ImageLike, store: FeatureStore | None, log_proba: bool
+    ) -> NDArray[np.float64] | ImageReadError | None:
+        try:
+            features = features_of(image, self.reads_with, store)
+        except ImageReadError as error:
+            return error
+        return self._scores_of(features, log_proba)
+
+    def _scores_of(self, read: Any, log_proba: bool) -> NDArray[np.float64] | ImageReadError | None:
+        """As :meth:`iter_scores`, of an image that was read."""
+        if isinstance(read, ImageReadError):
+            return read
+        features = self.method.prepare(read, self.normalizer)
+        if not len(features):
+            return None
+        scores = self.method.scores(features)
+        if not log_proba:
+            return scores
+        if self.calibration is None or not self.is_calibrated:
+            return scores[None]
+        scaled = scores / self.method.score_scale(len(features))
+        return np.stack([scores, self.calibration.log_proba(scaled)])
+
+    def is_saved(self) -> bool:
+        """Whether what it learned from, and its settings, are those of the folder it was opened from."""
+        return self.snapshot is not None and self.plain_params() == self.snapshot.manifest["params"]
+
+    @property
+    def opens_elsewhere(self) -> bool:
+        """Whether a process that opens the folder has the same model, and searches it by itself."""
+        if self.snapshot is None or not self.is_saved() or self.searches_elsewhere():
+            return False
+        return all(self.snapshot.manifest.get(name) == value for name, value in self.learned_fields().items())
+
+    def searches_elsewhere(self) -> bool:
+        """Whether its index is held by other machines."""
+        index = getattr(self.settings, "index", None)
+        return index is not None and bool(resolve(INDEXES, index, "index").is_remote)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled for a worker, a model is the name of its folder, and what its manifest must be."""
+        from lnbnn.model.opening import reopen_model
+
+        if self.snapshot is None or not self.opens_elsewhere:
+            raise pickle.PicklingError("a model is pickled by its folder: save it, and load it from there.")
+        folder = os.path.abspath(self.snapshot.folder)
+        return reopen_model, (folder, digest_of_manifest(self.snapshot.manifest), self.snapshot.trust_network)
 
     def iter_answers(
         self, images: Sequence[ImageLike], *, store: FeatureStore | None = None, reject: float | None = None

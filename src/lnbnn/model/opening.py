@@ -7,16 +7,26 @@ import os
 from lnbnn.descriptors import open_descriptor
 from lnbnn.errors import ModelFormatError, UnknownNameError
 from lnbnn.methods import FUSION, METHODS
-from lnbnn.model.folder import Snapshot, open_model, read_manifest
+from lnbnn.model.folder import Snapshot, digest_of_manifest, open_model, read_manifest
 from lnbnn.model.model import Model
 from lnbnn.params import resolve
 
-__all__ = ["load_model", "open_snapshot"]
+__all__ = ["load_model", "open_snapshot", "reopen_model"]
 
 
 def load_model(path: str | os.PathLike[str], *, trust_network: bool = False) -> Model:
     """Open a model folder; see :func:`lnbnn.load`."""
     return open_snapshot(open_model(path, trust_network=trust_network))
+
+
+def reopen_model(path: str, digest: str, trust_network: bool) -> Model:
+    """Open a model that another process has open, for a worker's one thread; raises if it has changed since."""
+    snapshot = open_model(path, trust_network=trust_network)
+    if digest_of_manifest(snapshot.manifest) != digest:
+        raise ModelFormatError(f"{path}: the model was changed while it was asked; run the command again.")
+    model = open_snapshot(snapshot)
+    model.settings.n_jobs = 1
+    return model
 
 
 def open_snapshot(snapshot: Snapshot) -> Model:

@@ -12,7 +12,7 @@ from lnbnn.descriptors import Descriptor
 from lnbnn.errors import InvalidInputError
 from lnbnn.model.image_reader import ImageReader
 from lnbnn.params import OldName
-from lnbnn.reading.extraction import ImageLike, Progress, no_progress
+from lnbnn.reading.extraction import ImageLike, Jobs, Progress, no_progress
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import Change, Reference, check_ids, check_label_kind, check_labels
 
@@ -76,7 +76,7 @@ class ReferenceEditor:
         y: ArrayLike,
         *,
         on_error: str = "raise",
-        n_jobs: int | None = None,
+        n_jobs: Jobs = None,
         store: FeatureStore | None = None,
         progress: Progress = no_progress,
     ) -> list[Reference]:

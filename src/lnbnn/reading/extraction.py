@@ -1,19 +1,23 @@
-"""Many images to features: side by side on all cores, in order, bad files reported as values."""
+"""Many images to features: side by side on all cores or machines, in order, bad files reported as values."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lnbnn.cluster.tasks import RayCluster
 from lnbnn.descriptors.base import Descriptor
-from lnbnn.errors import ImageReadError, InvalidInputError
+from lnbnn.errors import ImageReadError, InvalidInputError, LnbnnError
 from lnbnn.features import ImageFeatures, JointFeatures
 from lnbnn.files.images import open_bytes
 
@@ -22,11 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ImageLike",
+    "Jobs",
     "Progress",
     "content_digest",
     "features_of",
     "iter_features",
     "iter_read",
+    "iter_stored",
+    "map_anywhere",
     "map_in_order",
     "name_of",
     "no_progress",
@@ -39,6 +46,12 @@ ImageLike: TypeAlias = str | os.PathLike[str] | NDArray[np.generic] | ImageFeatu
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called as ``progress(stage, done, total)`` while a long step runs."""
 
+Jobs: TypeAlias = int | RayCluster | None
+"""A number of threads, None for all cores, or the machines that read images and answer questions."""
+
+_SHARED_WITHIN_S = 60.0  # until what one machine wrote is seen by another
+
+_logger = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -112,43 +125,104 @@ def iter_read(
     images: Iterable[ImageLike],
     descriptor: Descriptor | Sequence[Descriptor],
     *,
-    n_jobs: int | None = None,
+    n_jobs: Jobs = None,
     store: FeatureStore | None = None,
+    needs_digest: bool = True,
 ) -> Iterator[tuple[Any, str] | ImageReadError]:
     """Features and digests of many images, in order; a file that cannot be read gives its error as a value."""
-
-    def work(image: ImageLike) -> tuple[Any, str] | ImageReadError:
-        try:
-            return read_features(image, descriptor, store)
-        except ImageReadError as error:
-            return error.with_traceback(None)  # which would keep the file's content
-
-    return map_in_order(work, images, n_jobs)
+    work = partial(_or_error, read_features, descriptor=descriptor, store=store, needs_digest=needs_digest)
+    return map_anywhere(work, images, n_jobs)
 
 
 def iter_features(
     images: Iterable[ImageLike],
-    descriptor: Descriptor,
+    descriptor: Descriptor | Sequence[Descriptor],
     *,
-    n_jobs: int | None = None,
+    n_jobs: Jobs = None,
     store: FeatureStore | None = None,
-) -> Iterator[ImageFeatures | ImageReadError]:
+) -> Iterator[Any | ImageReadError]:
     """As :func:`iter_read`, without the digests."""
-    found = iter_read(images, descriptor, n_jobs=n_jobs, store=store)
+    found = iter_read(images, descriptor, n_jobs=n_jobs, store=store, needs_digest=False)
     return (read if isinstance(read, ImageReadError) else read[0] for read in found)
 
 
-def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item], n_jobs: int | None) -> Iterator[_Result]:
-    """Apply ``work`` to each item on ``n_jobs`` threads (None: all cores); yields in order, a few ahead at most."""
-    if n_jobs is not None and (int(n_jobs) != n_jobs or n_jobs < 1):
-        raise InvalidInputError(f"n_jobs must be a whole number, at least 1, or None for all cores; got {n_jobs}.")
+def iter_stored(
+    paths: Iterable[str], descriptor: Descriptor, store: FeatureStore, *, n_jobs: Jobs = None
+) -> Iterator[int | ImageReadError]:
+    """Put the features of many files into a store; yields how many descriptors each has, once they are there."""
+    for found in map_anywhere(partial(_or_error, _store_features, descriptor=descriptor, store=store), paths, n_jobs):
+        if not isinstance(found, ImageReadError):
+            key, n_descriptors = found
+            _await_entry(store, key)
+            yield n_descriptors
+        else:
+            yield found
+
+
+def _store_features(path: str, descriptor: Descriptor, store: FeatureStore) -> tuple[str, int]:
+    features, digest = read_features(path, descriptor, store)
+    return store.key(digest, descriptor), len(features)
+
+
+def _await_entry(store: FeatureStore, key: str) -> None:
+    """Wait until an entry that was written, maybe by another machine, is seen here."""
+    until = time.monotonic() + _SHARED_WITHIN_S
+    while key not in store:
+        if time.monotonic() > until:
+            raise LnbnnError(
+                f"{store.folder}: what another machine put into this cache is not seen here; all machines must share "
+                "the folder."
+            )
+        time.sleep(0.2)
+
+
+def _or_error(work: Callable[..., Any], image: ImageLike, **kwargs: Any) -> Any:
+    try:
+        return work(image, **kwargs)
+    except ImageReadError as error:
+        return error.with_traceback(None)  # which would keep the file's content
+
+
+def map_anywhere(work: Callable[[_Item], _Result], items: Iterable[_Item], n_jobs: Jobs) -> Iterator[_Result]:
+    """As :func:`map_in_order`; with a cluster, on its machines. Then ``work`` and the items must pickle.
+
+    A file that a worker cannot read is read here: it is bad only if this machine cannot read it either.
+    """
+    return _map_on_cluster(work, items, n_jobs) if isinstance(n_jobs, RayCluster) else map_in_order(work, items, n_jobs)
+
+
+def _map_on_cluster(work: Callable[[_Item], _Result], items: Iterable[_Item], cluster: RayCluster) -> Iterator[_Result]:
+    given = list(items)
+    n_unseen = 0
+    for item, found in zip(given, cluster.map(work, given), strict=True):
+        if isinstance(found, ImageReadError):
+            found = work(item)
+            n_unseen += not isinstance(found, ImageReadError)
+        yield found
+    if n_unseen:
+        _logger.warning(
+            "%d of %d images were read here because a Ray worker could not; do all machines have the photos under the "
+            "same path?",
+            n_unseen,
+            len(given),
+        )
+
+
+def map_in_order(work: Callable[[_Item], _Result], items: Iterable[_Item], n_jobs: Jobs) -> Iterator[_Result]:
+    """Apply ``work`` to each item on ``n_jobs`` threads (None: all cores); yields in order, a few ahead at most.
+
+    Work that belongs to this process stays here even if there is a cluster.
+    """
+    n_threads = n_jobs.n_jobs if isinstance(n_jobs, RayCluster) else n_jobs
+    if n_threads is not None and (int(n_threads) != n_threads or n_threads < 1):
+        raise InvalidInputError(f"n_jobs must be a whole number, at least 1, or None for all cores; got {n_threads}.")
     if isinstance(items, list) and len(items) <= 1:
-        n_jobs = 1
-    if n_jobs is None:
+        n_threads = 1
+    if n_threads is None:
         from joblib import cpu_count  # respects affinity and the limits of containers
 
-        n_jobs = cpu_count()
-    return map(work, items) if n_jobs == 1 else _map_on_threads(work, items, int(n_jobs))
+        n_threads = cpu_count()
+    return map(work, items) if n_threads == 1 else _map_on_threads(work, items, int(n_threads))
 
 
 def _map_on_threads(work: Callable[[_Item], _Result], items: Iterable[_Item], n_threads: int) -> Iterator[_Result]:

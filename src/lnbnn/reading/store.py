@@ -44,6 +44,9 @@ class FeatureStore:
         settings = [_LAYOUT, descriptor.name, descriptor.version, given]
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode() + bytes.fromhex(digest)).hexdigest()
 
+    def __contains__(self, key: str) -> bool:
+        return self._path(key).exists()
+
     def get(self, key: str) -> ImageFeatures | None:
         """The stored features, or None."""
         path = self._path(key)
