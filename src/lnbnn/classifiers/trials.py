@@ -20,7 +20,7 @@ from lnbnn.model.calibration import fit_fusion_weights, fuse, negative_log_likel
 from lnbnn.model.fusion import FusionModel
 from lnbnn.model.image_reader import ImageReader
 from lnbnn.model.model import Model
-from lnbnn.reading.extraction import ImageLike, Progress, no_progress
+from lnbnn.reading.extraction import ImageLike, Jobs, Progress, no_progress
 from lnbnn.reading.store import FeatureStore
 from lnbnn.references import Reference, References, can_be_held_out
 
@@ -94,7 +94,7 @@ class Trials:
         *,
         on_error: str = "raise",
         store: FeatureStore | None = None,
-        n_jobs: int | None = None,
+        n_jobs: Jobs = None,
     ) -> None:
         self.candidates_on, self.images, self.labels = candidates_on, images, labels
         self.on_error, self.store, self.n_jobs = on_error, store, n_jobs
