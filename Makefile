@@ -18,9 +18,18 @@ demo: $(VENV)/.ready ## the whole job on built-in photographs; pictures in demo-
 test: $(VENV)/.ready ## all tests
 	$(BIN)/python -m pytest
 
-test-engines: $(VENV)/.ready ## tests on real servers and clusters, which they start and end themselves
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[ray]'
-	$(BIN)/python -m pytest -m engines
+test-engines: $(VENV)/.engines .venv-milvus/.ready ## tests on real servers and clusters, which they start and end themselves
+	$(BIN)/python -m pytest tests/test_indexes.py -k milvus
+	$(BIN)/python -m pytest tests -m engines
+
+$(VENV)/.engines: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[milvus,ray]'
+	touch $@
+
+.venv-milvus/.ready: ## the server, whose pins others do not bear
+	$(PYTHON) -m venv .venv-milvus
+	.venv-milvus/bin/python -m pip install --quiet 'milvus==2.3.5' 'setuptools<80'
+	touch $@
 
 mutants: $(VENV)/.ready ## plant bugs, one at a time: do the tests see them? A few minutes
 	$(BIN)/python tests/mutants.py
@@ -75,4 +84,4 @@ lock: ## update requirements.lock to the newest allowed versions
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate --no-emit-index-url pyproject.toml --output-file requirements.lock
 
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) demo-output runs dist site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-milvus demo-output runs dist site .mypy_cache .ruff_cache .pytest_cache

@@ -62,6 +62,7 @@ CLASSIFIER_METHODS = [
 def module_names():
     names = [info.name for info in pkgutil.walk_packages(lnbnn.__path__, "lnbnn.")]
     optional = ("lnbnn.__main__", "lnbnn.indexes.flann_index", "lnbnn.descriptors.timm_network")
+    optional += ("lnbnn.indexes.milvus_collection", "lnbnn.indexes.milvus_index")
     return [name for name in names if name not in optional]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -34,6 +35,8 @@ FORMS = {
         "ray-shards",
         {"n_shards": 2, "form": "ivf-4bit", "n_lists": 8, "n_probes": 8, "rerank_factor": 200},
     ),
+    "milvus": ("milvus", {"index_type": "FLAT"}),
+    "milvus cells": ("milvus", {"index_type": "FLAT", "n_cells": 5, "n_cell_probes": 5}),
 }
 ON_RAY = [form for form in FORMS if form.startswith("ray")]
 REAL = ["ray-shards ivf-4bit"]  # each test starts processes, and takes seconds
@@ -80,6 +83,13 @@ def true_distances(vectors, ids, queries, found):
     row_of = {int(i): row for row, i in enumerate(ids)}
     rows = np.array([[row_of[int(i)] for i in line] for line in found])
     return ((vectors[rows].astype(float) - queries[:, None, :].astype(float)) ** 2).sum(axis=2)
+
+
+@pytest.fixture(autouse=True)
+def milvus(monkeypatch, tmp_path_factory):
+    """A file of milvus-lite for all tests; or the server that ``make test-engines`` starts."""
+    uri = os.environ.get("LNBNN_TEST_MILVUS") or str(tmp_path_factory.getbasetemp() / "contract.db")
+    monkeypatch.setenv("LNBNN_MILVUS_URI", uri)
 
 
 @pytest.fixture(autouse=True)

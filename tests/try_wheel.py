@@ -37,6 +37,7 @@ DECLARED = "from importlib.metadata import metadata; print(*metadata('lnbnn').ge
 EXTRAS = {
     "demo": [["demo", "--output", "shown"]],
     "flann": [["fit", "photos", "with-flann", "--index", "flann"]],
+    "milvus": [["fit", "photos", "on-milvus", "--index", "milvus", "-I", "uri=vectors.db"]],
     "deep-small": [["fit", "photos", "with-small", "--descriptor", "deep-small"]],
     "page": [["serve", "--help"]],
     "deep": [["fit", "photos", "with-deep", "--preset", "deep"]],

@@ -13,6 +13,7 @@ INDEXES = {
     "exact": "lnbnn.indexes.exact:ExactIndex",
     "faiss": "lnbnn.indexes.faiss_index:FaissIndex",
     "flann": "lnbnn.indexes.flann_index:FlannIndex",
+    "milvus": "lnbnn.indexes.milvus_index:MilvusIndex",
     "ray-shards": "lnbnn.indexes.ray_shards:RayShards",
 }
 

@@ -38,6 +38,9 @@ class Index(Configurable, ABC):
     is_remote: ClassVar[bool] = False
     """Whether other machines search: then every process asks them, and none opens the index for itself."""
 
+    max_pending: int | None = None
+    """How many added vectors a model's files may hold beside the index; None: by its size."""
+
     def __init__(self) -> None:
         self._table = VectorTable(np.empty((0, 0), np.uint8), np.empty(0, np.int64))
         self._built = False
@@ -165,6 +168,10 @@ class Index(Configurable, ABC):
     def live_ids(self) -> NDArray[np.int64]:
         """The ids of all vectors that are not removed, in the order of the rows."""
         return self._table.ids[~self._table.removed] if self._table.removed.size else self._table.ids
+
+    def problems(self) -> list[str]:
+        """What is missing of vectors that are kept outside the model's files, one line each; every id is looked at."""
+        return []
 
     def describe(self) -> str:
         """One line that says how the search is done."""

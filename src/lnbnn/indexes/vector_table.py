@@ -22,7 +22,8 @@ class VectorTable:
     Parameters
     ----------
     stored : ndarray of shape (n, n_dims)
-        The rows of the files a table was opened from: they stay mapped and are never copied.
+        The rows of the files a table was opened from: they stay mapped and are never copied. Anything that has a
+        shape and a type, and gives rows by their numbers, can stand for an array.
     stored_ids : ndarray of shape (n,), int64
     removed : ndarray of shape (n,), bool, optional
 
@@ -45,8 +46,10 @@ class VectorTable:
         self.n_dims, self.dtype = stored.shape[1], stored.dtype
         self.removed = np.zeros(0, bool) if removed is None else removed
         self._ascending: bool | None = None  # whether the ids are; not known until asked for
-        self.stored, self._stored_ids = np.asarray(stored).view(), stored_ids
-        self.stored.flags.writeable = False
+        self.stored, self._stored_ids = stored, stored_ids
+        if isinstance(stored, np.ndarray):
+            self.stored = np.asarray(stored).view()
+            self.stored.flags.writeable = False
         self._set_added(np.empty((0, self.n_dims), self.dtype), np.empty(0, np.int64), 0)
 
     def _set_added(self, room: NDArray[np.generic], room_ids: NDArray[np.int64], n_added: int) -> None:

@@ -75,6 +75,11 @@ class Method(ABC):
     def check_absorbs(self, other: Method) -> None:  # noqa: B027
         """Raise unless images of another fitted method of the same settings can be taken in as they are there."""
 
+    @property
+    def max_pending(self) -> int | None:
+        """How many descriptors of added images a model's files may hold beside its index; None: by its size."""
+        return None
+
     def min_descriptors(self) -> int:
         """How many descriptors a model must hold for a search."""
         return 1

@@ -104,6 +104,10 @@ class MatchingMethod(Method):
                 index.renew()
             progress("compacting", place + 1, len(indexes))
 
+    @property
+    def max_pending(self) -> int | None:
+        return self.indexes()[0][0].max_pending
+
     # ---- queries ------------------------------------------------------------------------------------------------
 
     def vectors(self, features: ImageFeatures) -> NDArray[np.generic]:
@@ -219,6 +223,7 @@ class MatchingMethod(Method):
             numbers, counts = np.unique(image_of_id(index.live_ids()), return_counts=True)
             if dict(zip(numbers.tolist(), counts.tolist(), strict=True)) != expected:
                 found.append("the ids of the index are not those of the images")
+            found += index.problems()
         return found
 
     @property

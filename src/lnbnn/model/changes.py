@@ -126,7 +126,7 @@ def _commit(writer: ModelWriter, editor: ReferenceEditor, trust_network: bool) -
             "n_changes": manifest.get("n_changes", 0) + editor.n_changes,
         }
     )
-    reason = _outgrown(editor.images, manifest.get("n_indexed", 0))
+    reason = _outgrown(editor.images, manifest.get("n_indexed", 0), manifest.get("max_pending"))
     if reason is not None:
         _logger.warning("%s: the index is brought up to date: %s", writer.folder, reason)
         try:
@@ -141,11 +141,13 @@ def _concerns_members(manifest: dict[str, Any], editor: ReferenceEditor) -> bool
     return weights_are_due(n_changes, len(editor.images)) or editor.has_removed
 
 
-def _outgrown(images: list[Reference], n_indexed: int) -> str | None:
+def _outgrown(images: list[Reference], n_indexed: int, max_pending: int | None = None) -> str | None:
     """Why the files of a model should be rewritten, if they should: what every opening makes up for is too much."""
+    if max_pending is None:
+        max_pending = max(_MIN_PENDING, n_indexed // _PENDING_SHARE)
     n_pending = sum(image.n_descriptors for image in images if image.batch)
     n_kept = sum(image.n_descriptors for image in images if not image.batch)
-    if n_pending > max(_MIN_PENDING, n_indexed // _PENDING_SHARE):
+    if n_pending > max_pending:
         return f"{n_pending:,} descriptors were added to {n_indexed:,}"
     if n_indexed - n_kept > max(_MIN_PENDING, n_indexed // _REMOVED_SHARE):
         return f"{n_indexed - n_kept:,} of {n_indexed:,} descriptors were removed"

@@ -171,6 +171,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool] | type, str]] = {
     "features": (_is_kinds, "the length and the type of a descriptor"),
     "next_id": (int, "a whole number"),
     "n_indexed": (int, "a whole number"),
+    "max_pending": (int, "a whole number"),
     "n_changes": (int, "a whole number"),
     "n_since_weights": (int, "a whole number"),
     "temperature": (_is_temperature, "a number above 0"),

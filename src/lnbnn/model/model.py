@@ -428,6 +428,7 @@ class Model:
             "next_id": self.next_id,
             "n_indexed": self.references.n_descriptors,
             "n_changes": self.n_changes,
+            **({} if self.method.max_pending is None else {"max_pending": self.method.max_pending}),
             **network_fields(self.descriptor),
             **self.learned_fields(),
             **({} if self.choice is None else {"choice": self.choice}),

@@ -20,6 +20,7 @@ from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.files.atomic import PARTIAL, atomic_path, sync
 from lnbnn.files.locks import is_read, read_lock, write_lock
 from lnbnn.files.outputs import check_folder
+from lnbnn.indexes.milvus_state import let_go
 from lnbnn.model.folder import (
     FORMAT,
     FORMAT_VERSION,
@@ -115,7 +116,7 @@ def write_model(
             raise LnbnnError(f"{path}: the model is there, but may not survive a power cut ({reason}).") from error
         raise LnbnnError(f"{path}: the model cannot be written ({reason}); nothing was changed.") from error
     finally:
-        _remove(partial)
+        _remove_data(partial, partial)
 
 
 class ModelWriter:
@@ -218,7 +219,7 @@ class ModelWriter:
             with suppress(OSError):
                 for entry in folder.iterdir():
                     if entry.name.startswith(PARTIAL):
-                        _remove(entry)
+                        _remove_data(entry, self.folder)
 
     def clean(self) -> None:
         """Remove what this writer wrote and did not commit, and what its commit replaced and nobody reads.
@@ -235,13 +236,13 @@ class ModelWriter:
         named = {live, *((self.folder / name).parent for name in manifest["files"])}
         for folder in self._new:
             if folder not in named:
-                _remove(folder)
+                _remove_data(folder, self.folder)
         if not self._is_durable:  # a power cut could still bring back the manifest before this one
             return
         for name in manifest.get("superseded", ()):
             folder = self.folder / name
             if folder != live and folder.is_dir() and not is_read(folder):
-                _remove(folder)
+                _remove_data(folder, self.folder)
 
 
 @contextmanager
@@ -296,7 +297,7 @@ def discard_model(path: str | os.PathLike[str]) -> None:
         gone = folder.with_name(f".{folder.name}{PARTIAL}{secrets.token_hex(8)}")
         folder.rename(gone)
         sync(folder.parent)
-    _remove(gone)
+    _remove_data(gone, gone)
 
 
 def _not_changed(folder: Path, path: str | os.PathLike[str], error: OSError, before: str) -> LnbnnError:
@@ -343,12 +344,18 @@ def _remove_abandoned(target: Path) -> None:
     """Remove folders that a writer of this model left when it was killed."""
     for entry in target.parent.glob(f".{_glob_escape(target.name)}{PARTIAL}*"):
         if entry.is_dir() and not entry.is_symlink() and not is_read(entry):
-            _remove(entry)
+            _remove_data(entry, entry)
 
 
 def _glob_escape(name: str) -> str:
     """A name in which nothing stands for anything else in a glob pattern."""
     return re.sub(r"([*?[])", r"[\1]", name)
+
+
+def _remove_data(path: Path, home: Path) -> None:
+    """Remove files of a model with what they stand for elsewhere; they stay where that cannot be let go now."""
+    if let_go(path, home):
+        _remove(path)
 
 
 def _remove(path: Path) -> None:
