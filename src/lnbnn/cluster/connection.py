@@ -113,6 +113,11 @@ def _refusal(address: str, error: Exception) -> str:
         )
     if address == "auto" and isinstance(error, ConnectionError):
         return "no Ray cluster runs on this machine; start or join one with ray start, or use the address local."
+    if "Failed to connect" in text:
+        return (
+            f"the Ray cluster {address!r} answers, but not to this process: its nodes were started with another token "
+            "(RAY_AUTH_MODE, RAY_AUTH_TOKEN), another version of Ray, or are about to end."
+        )
     return f"the Ray cluster {address!r} cannot be used ({first_line(error)})."
 
 
