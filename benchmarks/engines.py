@@ -55,7 +55,7 @@ ENGINES: dict[str, Any] = {
 SPEED: Settings = {"n_classes": 10, "engines": list(ENGINES)}
 ACCURACY: Settings = {"n_classes": 101, "engines": ["embedded", "Milvus standalone"]}
 SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seed": 0, "n_neighbors": 10, "speed": SPEED, "accuracy": ACCURACY}
-SETTINGS |= {"queries_an_image": 500, "n_images_asked": 60, "n_images_exact": 60, "n_queries_exact": 200}
+SETTINGS |= {"n_queries_per_image": 500, "n_images_asked": 60, "n_images_exact": 60, "n_queries_exact": 200}
 QUICK: Settings = {"n_train": 2, "n_test": 1, "n_images_asked": 2, "n_images_exact": 3, "n_queries_exact": 20}
 QUICK |= {"speed": SPEED | {"n_classes": 2}, "accuracy": ACCURACY | {"n_classes": 3}}
 
@@ -74,7 +74,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
             model = lab.fit("local-nbnn", {}, train, keep_features=False, index=index, index_params=params)
         truth = truth_of(model, test)
         asked = [model.query_vectors(path) for path in test.paths[:: max(1, len(test) // settings["n_images_asked"])]]
-        asked = [vectors[: settings["queries_an_image"]] for vectors in asked]
+        asked = [vectors[: settings["n_queries_per_image"]] for vectors in asked]
         searched = []
         for vectors in asked[:1] + asked:  # the first warms up
             with watch() as searching:

@@ -75,9 +75,10 @@ def part_note(record: RunRecord) -> str:
 def stale_note(names: list[str]) -> str:
     """A line on those of the records that are stale, or nothing."""
     said: dict[str, list[str]] = {}
+    stale = STALE["stale"] | STALE["code"]
     for name in dict.fromkeys(names):
-        if name in STALE["stale"]:
-            said.setdefault(STALE["stale"][name], []).append(f"`{name}`")
+        if name in stale:
+            said.setdefault(stale[name], []).append(f"`{name}`")
     return "".join(f"\nStale: {', '.join(records)}, {what}.\n" for what, records in said.items())
 
 

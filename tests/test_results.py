@@ -56,7 +56,7 @@ def test_a_record_is_of_todays_settings_or_says_what_is_stale(path):
 
 def test_stale_records_are_there_and_listed_once():
     stale = _write_tables().STALE
-    names = [*stale["stale"], *stale["older"]]
+    names = [*stale["stale"], *stale["older"], *stale["code"]]
     assert len(set(names)) == len(names)
     assert set(names) <= {path.stem for path in RECORDS}
 
