@@ -179,7 +179,7 @@ def test_figures_in_the_text_are_computed_from_the_records():
         "frontier.more-lists": "+0.7",
         "frontier.more-lists-times": "2.5",
         "install.download": "251",
-        "auto.fit": prose.NOT_YET,
+        "auto.accuracy": prose.NOT_YET,
     }
     assert {name: prose.figure(name, records.get) for name in said} == said
     with pytest.raises(KeyError):
