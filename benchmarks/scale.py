@@ -67,8 +67,14 @@ def render(read: Read) -> str:
         for kind in DESCRIPTORS
         for way, name in (("embedded", "embedded"), ("shards", "Ray shards"), ("milvus", "Milvus"))
     ]
-    header = "set, descriptors | vectors | way | bytes | machines | h to extract | h to build | questions per s"
-    return table(f"{header} | USD to build | USD per million questions", rows) + _assumptions()
+    columns = ["set, descriptors", "vectors", "way", "bytes", "machines", "h to extract", "h to build"]
+    columns += ["questions per s", "USD to build", "USD per million questions"]
+    lacking = [place for place in range(len(columns)) if all(row[place] in (NOT_YET, "-") for row in rows)]
+    shown = [place for place in range(len(columns)) if place not in lacking]
+    text = table(" | ".join(columns[place] for place in shown), [[row[place] for place in shown] for row in rows])
+    if lacking:
+        text += f"\nNot on record yet: {', '.join(columns[place] for place in lacking)}.\n"
+    return text + _assumptions()
 
 
 def _row(found: Measured, way: str, images: str, name: str, kind: str) -> list[str]:
