@@ -74,3 +74,8 @@ def test_first_line_is_never_empty():
 
 def test_disconnecting_without_a_connection_does_nothing():
     connection.disconnect()
+
+
+def test_no_cluster_on_this_machine_is_said():
+    assert "no Ray cluster runs on this machine" in connection._refusal("auto", ConnectionError("Could not find any"))
+    assert "RAY_AUTH_TOKEN" in connection._refusal("127.0.0.1:1", RuntimeError("Failed to connect to Ray cluster"))
