@@ -170,7 +170,8 @@ class FisherRegression(CodedRegression):
 
     def _normalized(self, gradients: NDArray[np.float64]) -> NDArray[np.float16]:
         powered = np.sign(gradients) * np.abs(gradients) ** float(self.settings.power)
-        return (powered / (float(np.linalg.norm(powered)) or 1.0)).astype(np.float16)
+        length = float(np.sqrt(np.square(powered).sum()))  # not BLAS: see RidgeMethod.scores
+        return (powered / (length or 1.0)).astype(np.float16)
 
     # ---- learning -----------------------------------------------------------------------------------------------
 
