@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from forged import forge_manifest
 from test_coded_ridge import a_set, image
 
+import lnbnn
 from lnbnn import ImageFeatures
 from lnbnn.classifiers.fisher import FisherVectors
 from lnbnn.descriptors.normalization import Normalizer
@@ -47,7 +50,7 @@ def test_sums_by_hand():
 
 
 def by_hand(power):
-    method = FisherRegression(SimpleNamespace(spatial=False, power=power))
+    method = FisherRegression(SimpleNamespace(root=False, spatial=False, power=power))
     method.turned, method.mixture = Normalizer(np.zeros(1, np.float32), np.eye(1, dtype=np.float32)), two()
     return method
 
@@ -61,6 +64,39 @@ def test_a_vector_by_hand(power):
     found = by_hand(power).vector_of(features)
     assert found.dtype == np.float16
     assert np.allclose(found, expected / np.linalg.norm(expected), atol=1e-3)
+
+
+def rows_of_two(root, descriptors):
+    method = FisherRegression(SimpleNamespace(root=root, spatial=False))
+    method.turned = Normalizer(np.array([0.5, 0.5], np.float32), np.eye(2, dtype=np.float32))
+    return method.rows_of(ImageFeatures(descriptors, [[0, 0], [1, 1]], [16, 16], (10, 10)))
+
+
+def test_square_roots_by_hand():
+    # (9, 16) has the sum 25 and the roots 3 and 4, so 3/5 and 4/5; nothing at all stays so. The mean is then taken off.
+    values = np.array([[9, 16], [0, 0]], np.uint8)
+    assert np.allclose(rows_of_two(True, values), [[0.1, 0.3], [-0.5, -0.5]], atol=1e-6)
+    assert np.allclose(rows_of_two(False, values), [[8.5 / 127, 15.5 / 127], [-0.5 / 127, -0.5 / 127]], atol=1e-6)
+
+
+def test_floats_are_no_histograms_and_have_no_roots():
+    values = np.array([[-2.0, 0.5], [0.0, 4.0]], np.float32)
+    assert np.array_equal(rows_of_two(True, values), values - np.float32(0.5))
+
+
+def test_a_model_saved_before_there_were_roots_answers_as_it_did(tmp_path):
+    images, labels = a_set()
+    images = [
+        ImageFeatures(np.abs(10 * one.descriptors).astype(np.uint8), one.xy, one.scale, one.size) for one in images
+    ]
+    before = quick(root=False).fit(images, labels)
+    before.save(tmp_path / "model")
+    params = json.loads((tmp_path / "model" / "manifest.json").read_text())["params"]
+    forge_manifest(tmp_path / "model", params={name: value for name, value in params.items() if name != "root"})
+    opened = lnbnn.load(tmp_path / "model")
+    assert opened.root is False
+    assert np.array_equal(opened.decision_function(images), before.decision_function(images))
+    assert not np.array_equal(quick().fit(images, labels).decision_function(images), before.decision_function(images))
 
 
 def test_the_second_half_by_hand():

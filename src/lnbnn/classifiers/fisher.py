@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from lnbnn.classifiers.base import Classifier, settings_class
 from lnbnn.descriptors import Descriptor
@@ -27,6 +27,9 @@ class FisherVectors(Classifier):
         Size of the mixture; smaller where there are not 32 training descriptors for each Gaussian.
     n_components : int, default=64
         Principal components of the descriptors that are used.
+    root : bool, default=True
+        Whether 8-bit descriptors, which are histograms, are scaled to unit sum and each value becomes its square root
+        (RootSIFT: Arandjelovic and Zisserman, CVPR 2012).
     spatial : bool, default=True
         Whether size and place of a patch belong to what the Gaussians describe.
     power : float, default=0.5
@@ -55,9 +58,11 @@ class FisherVectors(Classifier):
     """
 
     method: ClassVar[str] = "fisher"
+    params_before: ClassVar[dict[str, Any]] = {"root": False}
 
     n_gaussians: int = dataclasses.field(default=128, kw_only=False)
     n_components: int = 64
+    root: bool = True
     spatial: bool = True
     power: float = 0.5
     n_samples: int = 65_536
@@ -76,5 +81,6 @@ class FisherVectors(Classifier):
             raise InvalidInputError(f"power must be above 0 and at most 1; got {self.power!r}.")
         if self.alpha is not None:
             check_positive("alpha", self.alpha)
-        if not isinstance(self.spatial, bool):
-            raise InvalidInputError(f"spatial must be true or false; got {self.spatial!r}.")
+        for name in ("root", "spatial"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInputError(f"{name} must be true or false; got {getattr(self, name)!r}.")

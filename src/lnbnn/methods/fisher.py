@@ -26,6 +26,7 @@ _ROWS_EACH = 32  # that a Gaussian is learned from, at least
 _FLOOR = 0.01  # of a variance, as a share of that of all rows
 _SMALLEST_SHARE = 1e-4  # of a Gaussian in a descriptor; smaller ones count as 0
 _OCTAVE = 0.25  # of a patch's size, beside its place in units of the picture
+_ROOTS = np.sqrt(np.arange(256, dtype=np.float32))
 
 
 class Mixture:
@@ -98,9 +99,9 @@ def learn_mixture(rows: NDArray[np.float32], n_gaussians: int, *, seed: int, n_j
 class FisherRegression(CodedRegression):
     """Ridge regression on Fisher vectors.
 
-    The settings are ``n_gaussians``, ``n_components``, ``spatial``, ``power``, ``n_samples`` and ``alpha``. Principal
-    components and Gaussians are learned by the first :meth:`finish` and stay: images that come later are coded with
-    them.
+    The settings are ``n_gaussians``, ``n_components``, ``root``, ``spatial``, ``power``, ``n_samples`` and ``alpha``.
+    Principal components and Gaussians are learned by the first :meth:`finish` and stay: images that come later are
+    coded with them.
 
     Given the sums over an image, each value of its vector is a sum over its descriptors, so the score of a class is the
     sum of what each descriptor says (:meth:`patch_scores`).
@@ -126,8 +127,9 @@ class FisherRegression(CodedRegression):
     def rows_of(self, features: ImageFeatures) -> NDArray[np.float32]:
         """The principal components of the descriptors; if ``spatial``, with size and place of the patches."""
         assert self.turned is not None
-        projected = self.turned.project(features.descriptors)
-        if features.descriptors.dtype == np.uint8:
+        descriptors = self._rooted(features).descriptors
+        projected = self.turned.project(descriptors)
+        if descriptors.dtype == np.uint8:
             projected /= np.float32(UNIT_LENGTH)
         if not self.settings.spatial:
             return projected
@@ -155,6 +157,14 @@ class FisherRegression(CodedRegression):
             said = z @ weights[:, 0, place].T + (z**2 - 1.0) @ weights[:, 1, place].T
             result[near] += shares[near, place, None] * said
         return result
+
+    def _rooted(self, features: ImageFeatures) -> ImageFeatures:
+        """The features with the square roots of 8-bit histograms of sum 1, which have unit length, if ``root``."""
+        if not self.settings.root or features.descriptors.dtype != np.uint8:
+            return features
+        sums = features.descriptors.sum(axis=1, keepdims=True, dtype=np.int64)
+        roots = _ROOTS[features.descriptors] / np.sqrt(np.maximum(sums, 1)).astype(np.float32)
+        return ImageFeatures(roots, features.xy, features.scale, features.size)
 
     def _gradients(self, rows: NDArray[np.float32], shares: NDArray[np.float32]) -> NDArray[np.float64]:
         assert self.mixture is not None
@@ -185,7 +195,7 @@ class FisherRegression(CodedRegression):
         settings = self.settings
         progress("learning the Gaussians", 0, 1)
         sample = sample_features(images, int(settings.n_samples), int(settings.random_state))
-        self.turned = Normalization(int(settings.n_components), 0.0).learn(sample)
+        self.turned = Normalization(int(settings.n_components), 0.0).learn([self._rooted(image) for image in sample])
         rows = np.concatenate([self.rows_of(image) for image in sample])
         self.mixture = learn_mixture(
             rows, int(settings.n_gaussians), seed=int(settings.random_state), n_jobs=settings.n_jobs
