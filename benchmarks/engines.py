@@ -1,8 +1,9 @@
 """The same descriptors in every engine, in one run: accuracy, queries and images per second, and equal answers.
 
-Caltech 101, 15 images per class. The embedded index in this process, Milvus in this process (milvus-lite), and a Milvus
-standalone server that is started here and ended. Speeds are measured on some classes, as milvus-lite is slow; accuracy
-on all, without it. ``make .venv/.engines .venv-milvus/.ready`` installs what is needed.
+Caltech 101, 15 images per class. The embedded index in this process, Milvus in this process (milvus-lite), a Milvus
+standalone server and FAISS in one and two shards on a Ray cluster, both started here and ended. Speeds are measured on
+some classes, as milvus-lite is slow; accuracy on all, without it. ``make .venv/.engines .venv-milvus/.ready`` installs
+what is needed.
 """
 
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from common import HERE, benchmark, parts_over, table, values_of, watch
+from ray_work import shards
 
 from lnbnn.indexes import make_index
 from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings
@@ -51,9 +53,11 @@ ENGINES: dict[str, Any] = {
     "embedded": embedded,
     "milvus-lite": milvus_lite,
     "Milvus standalone": standalone,
+    "FAISS in 1 shard on Ray": partial(shards, 1),
+    "FAISS in 2 shards on Ray": partial(shards, 2),
 }
 SPEED: Settings = {"n_classes": 10, "engines": list(ENGINES)}
-ACCURACY: Settings = {"n_classes": 101, "engines": ["embedded", "Milvus standalone"]}
+ACCURACY: Settings = {"n_classes": 101, "engines": ["embedded", "Milvus standalone", "FAISS in 2 shards on Ray"]}
 SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seed": 0, "n_neighbors": 10, "speed": SPEED, "accuracy": ACCURACY}
 SETTINGS |= {"n_queries_per_image": 500, "n_images_asked": 60, "n_images_exact": 60, "n_queries_exact": 200}
 QUICK: Settings = {"n_train": 2, "n_test": 1, "n_images_asked": 2, "n_images_exact": 3, "n_queries_exact": 20}

@@ -6,6 +6,7 @@ code and the model, before a time is taken. For the faults, workers and nodes ar
 
 import hashlib
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -40,6 +41,7 @@ QUICK: Settings = {"n_train": 4, "n_test": 4, "n_extracted": 24, "n_asked": 24, 
 QUICK |= {"n_faults": 6, "n_images_per_fault": 24, "n_network": 4}
 FAULTS = [(work, loss) for work in ("extraction", "questions", "searches") for loss in ("a worker", "a node")]
 WORKERS = (1, 2)
+TOKEN = secrets.token_hex(32)  # of every cluster: Ray reads it once in a process
 
 
 def plan(settings: Settings) -> list[Part]:
@@ -61,7 +63,7 @@ def cluster(n_nodes: int) -> Iterator[Any]:
     from clusters import RayNodes  # of the tests
 
     before = dict(os.environ)
-    with RayNodes(n_nodes, store_bytes=400 << 20) as nodes:
+    with RayNodes(n_nodes, store_bytes=400 << 20, token=TOKEN) as nodes:
         os.environ.update(nodes.env)
         connect(nodes.address)
         try:
@@ -176,7 +178,8 @@ def accuracies(lab: Lab, settings: Settings) -> Outcome:
             ("Ray shards", {"index": "ray-shards", "index_params": {"n_shards": 2}, "n_jobs": jobs}),
         ):
             model = fitted(lab, settings, train, **changes)
-            answers = model.predict(test.paths, progress=lab.progress)
+            best = model.decision_function(test.paths, progress=lab.progress).argmax(axis=1)
+            answers = model.classes_[best]
             found["accuracy"][name] = round(100 * mean_per_class(answers, np.array(test.labels)), 2)
         one = fitted(lab, settings, few_train, index="exact", index_params=None, **exact)
         shards = {"index": "ray-shards", "index_params": {"shard": "exact", "n_shards": 2}, "n_jobs": jobs}

@@ -30,12 +30,18 @@ _FAST = {  # workers are as important as others here, and a lost node is noticed
 class RayNodes:
     """A head and further nodes; ``env`` is what a process needs to reach them."""
 
-    def __init__(self, n_nodes: int = 2, *, cpus: int = 1, store_bytes: int = STORE_BYTES) -> None:
+    def __init__(
+        self, n_nodes: int = 2, *, cpus: int = 1, store_bytes: int = STORE_BYTES, token: str | None = None
+    ) -> None:
         self.cpus, self.store_bytes = cpus, store_bytes
         self.folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # a short name: sockets are in it
         self.port = _free_port()
         self.address = f"127.0.0.1:{self.port}"
-        off = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        off = {
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": token or secrets.token_hex(32),
+        }
         self.env = {**os.environ, **off, **_FAST, "RAY_TMPDIR": str(self.folder), "PYTHONWARNINGS": "ignore"}
         self.raylets: list[int] = []
         try:

@@ -75,6 +75,7 @@ def one_fault(kind, folder, state, number, seed, rng, server, wire):
     except subprocess.TimeoutExpired:  # what waits in files is written without a server
         writer.kill()
         rest, told = writer.communicate()
+    assert first, f"after the fault before this nothing can be changed: {told}"
     assert writer.returncode in (3, -9), f"the writer ended with {writer.returncode}: {told}"
     lines = [line for line in told.splitlines() if line.strip()]
     assert len(lines) == (writer.returncode == 3), told

@@ -20,6 +20,7 @@ from synthetic import clustered_vectors, grating, grating_set
 from lnbnn import LateFusion, LocalNBNN, load
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.indexes import make_index
+from lnbnn.indexes.milvus_state import is_made_in, new_mark
 from lnbnn.model.changes import check_model, compact, edit
 from lnbnn.model.writer import discard_model
 
@@ -248,6 +249,30 @@ def test_a_copy_that_is_written_at_the_same_time_is_noticed(server, tmp_path):
         compact(tmp_path / "one")
     assert server.ids(only(server)) == before
     assert answers_as(tmp_path / "one", {**HELD, 6: (106, "a")})
+
+
+def test_a_mark_that_comes_back_after_the_server_was_killed_is_removed(server, tmp_path):
+    # A killed server may forget what was removed last: here the mark of the state before, and that of a killed writer.
+    fitted().save(tmp_path / "one")
+    part = server.collections[only(server)]["partitions"]["cell_0000"]
+    for came_back in (new_mark(tmp_path / "one"), new_mark(tmp_path / "one")):
+        part[came_back] = [np.zeros(11, np.float32)]
+    (tmp_path / "one").rename(tmp_path / "renamed")
+    with edit(tmp_path / "renamed") as model:
+        model.add([features(106)], ["a"])
+    compact(tmp_path / "renamed")
+    assert sum(number < 0 for number in part) == 1
+    assert answers_as(tmp_path / "renamed", {**HELD, 6: (106, "a")})
+
+
+def test_a_mark_tells_a_folder_from_its_copy(tmp_path):
+    (tmp_path / "one").mkdir()
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    for _ in range(100):
+        mark = new_mark(tmp_path / "one")
+        assert -(1 << 62) <= mark < 0
+        assert is_made_in(tmp_path / "one", mark)
+        assert not is_made_in(tmp_path / "two", mark)
 
 
 def test_a_fusion_with_a_member_on_milvus(server, tmp_path):

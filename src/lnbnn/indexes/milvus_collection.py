@@ -40,7 +40,6 @@ __all__ = [
     "Collection",
     "check_uri",
     "full_uri",
-    "new_mark",
     "trusted_uri",
 ]
 
@@ -113,11 +112,6 @@ def trusted_uri(stored: str, where: Path) -> str:
             f"{where}: the vectors are in {stored}, which is missing; copy it there, or set {URI} to where it is."
         )
     return stored
-
-
-def new_mark() -> int:
-    """An id below 0 that no other state of a model has."""
-    return -1 - secrets.randbits(62)
 
 
 def _client(uri: str) -> MilvusClient:

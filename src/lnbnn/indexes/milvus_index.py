@@ -23,10 +23,9 @@ from lnbnn.indexes.milvus_collection import (
     Collection,
     check_uri,
     full_uri,
-    new_mark,
     trusted_uri,
 )
-from lnbnn.indexes.milvus_state import IDS, State, ids_in, not_in, states_in
+from lnbnn.indexes.milvus_state import IDS, State, ids_in, is_made_in, new_mark, not_in, states_in
 from lnbnn.indexes.vector_table import VectorTable
 from lnbnn.params import check_whole
 
@@ -288,6 +287,7 @@ class MilvusIndex(Index):
         """Write the ids into an existing folder, and send what the collection lacks; one of another model is copied."""
         self.build()
         home = _home_of(folder)
+        made_in = folder if home is None else home
         clash = self._sent.rows_of(self._table.ids[len(self._sent) :]) >= 0  # ids that came again
         if self._state is not None and (home is None or home != self._home or clash.any()):
             self._copy().save(folder)
@@ -299,15 +299,15 @@ class MilvusIndex(Index):
             n_sent = int(np.count_nonzero(~self._table.removed[: len(self._sent)]))
             self._table.drop_removed()
             self._sent = _Ids(self._table.ids[:n_sent])
-        state = State(collection.uri, collection.name, new_mark(), self._table.n_dims, str(self._table.dtype))
+        state = State(collection.uri, collection.name, new_mark(made_in), self._table.n_dims, str(self._table.dtype))
         state.write(folder)  # before anything is sent: what a killed process leaves is known by it
         save_array(folder / IDS, self.live_ids())
         save_array(folder / CENTERS, self._centers)
-        self._claim(state, folder if home is None else home)
+        self._claim(state, made_in)
         tail = np.arange(len(self._sent), self._table.n_rows)
         if self._table.removed.size:
             tail = tail[~self._table.removed[tail]]
-        tail = tail[~self._is_sent_already(self._table.ids[tail], folder if home is None else home)]
+        tail = tail[~self._is_sent_already(self._table.ids[tail], made_in)]
         self._send(self._table.ids[tail], self._table.take(tail))
         collection.flush()
         self._state, self._home = state, home
@@ -324,7 +324,10 @@ class MilvusIndex(Index):
         known = {own.mark for _, own in states_in(home)} | {state.mark}
         if self._state is not None:
             known.add(self._state.mark)
-        if collection.marks() - known:
+        unknown = collection.marks() - known
+        came_back = {mark for mark in unknown if is_made_in(home, mark)}
+        collection.delete(np.array(sorted(came_back), np.int64))
+        if unknown - came_back:
             collection.delete(np.array([state.mark]))
             raise LnbnnError(
                 f"{home}: the collection {collection.name} is also used by another copy of this model; only one may "

@@ -6,8 +6,10 @@ it. What a killed process leaves is described by the files that it leaves, and g
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import secrets
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +22,7 @@ from lnbnn.errors import LnbnnError, ModelFormatError
 from lnbnn.files.arrays import load_array
 from lnbnn.files.regular import read_regular
 
-__all__ = ["State", "let_go", "states_in"]
+__all__ = ["State", "is_made_in", "let_go", "new_mark", "states_in"]
 
 FILE = "collection.json"
 IDS = "ids.npy"
@@ -75,6 +77,24 @@ class State:
         return state
 
 
+def new_mark(home: Path) -> int:
+    """An id below 0 that no other state of a model has; it tells the folder that it was made in."""
+    return -1 - (_family(home) << 32 | secrets.randbits(32))
+
+
+def is_made_in(home: Path, mark: int) -> bool:
+    """Whether a mark was made in this folder, rather than in a copy of it.
+
+    A server that is killed may forget that rows were removed: a mark of a state that is long gone comes back.
+    """
+    return (-1 - mark) >> 32 == _family(home)
+
+
+def _family(home: Path) -> int:
+    """A number of a folder, 30 bits: a copy has another, a folder that is renamed keeps it."""
+    return int.from_bytes(hashlib.blake2b(str(home.stat().st_ino).encode(), digest_size=4).digest(), "big") >> 2
+
+
 def ids_in(folder: Path) -> NDArray[np.int64]:
     """The ids of the rows that the files in a folder stand for."""
     return load_array(folder / IDS, ndim=1, dtypes=("int64",)).view(np.int64)
@@ -109,14 +129,14 @@ def let_go(folder: Path, home: Path) -> bool:
     others = [(where, state) for where, state in states_in(home) if not where.is_relative_to(folder)]
     try:
         for where, state in states_in(folder):
-            _release(where, state, others)
+            _release(where, state, others, home)
     except LnbnnError as error:
         _logger.warning("%s: vectors that are no longer needed stay for now: %s", home, error)
         return False
     return True
 
 
-def _release(folder: Path, state: State, others: list[tuple[Path, State]]) -> None:
+def _release(folder: Path, state: State, others: list[tuple[Path, State]], home: Path) -> None:
     from lnbnn.indexes.milvus_collection import Collection, trusted_uri
 
     sharing = [where for where, other in others if other.name == state.name]
@@ -124,7 +144,8 @@ def _release(folder: Path, state: State, others: list[tuple[Path, State]]) -> No
     if not collection.exists():
         return
     marks = collection.open().marks()
-    strangers = marks - {state.mark} - {other.mark for _, other in others}
+    known = {state.mark} | {other.mark for _, other in others}
+    strangers = {mark for mark in marks - known if not is_made_in(home, mark)}
     if not strangers and not sharing:
         collection.drop()
         return
