@@ -234,7 +234,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "members": [
             {"method": "local-nbnn"},
             {"method": "slc", "max_descriptors": None},
-            {"method": "fisher", "n_gaussians": 256},
+            {"method": "fisher", "n_gaussians": 512},
         ]
     },
 }

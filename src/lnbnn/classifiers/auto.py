@@ -31,6 +31,7 @@ _logger = logging.getLogger(__name__)
 
 _SECONDS = {"deep": 0.06, "dense-sift": 0.06}  # of CPU that trials take per image, about
 _OTHER_SECONDS = 0.13
+_N_GAUSSIANS, _N_GAUSSIANS_ALONE = 128, 512  # of Fisher vectors beside a network, and where there is none
 _LAST_RESORT = "keypoint-sift"  # expensive, and useful for individuals only: tried where the others do badly
 _BADLY = 0.75  # accuracy
 
@@ -156,8 +157,9 @@ class Auto(Classifier):
             found.append((kind, f"{kind}, the mean alone", PooledRidge(spatial=False, **shared)))
         elif usual:
             kind = f"fisher on {name}"
-            found.append((kind, kind, FisherVectors(**shared)))
-            found.append((kind, f"{kind}, without places", FisherVectors(spatial=False, **shared)))
+            size = _N_GAUSSIANS if has_network else _N_GAUSSIANS_ALONE
+            found.append((kind, kind, FisherVectors(size, **shared)))
+            found.append((kind, f"{kind}, without places", FisherVectors(size, spatial=False, **shared)))
         if not is_network and not has_network and usual:
             codes = SpatiallyLocalCoding(**shared)
             pyramid = SpatiallyLocalCoding(n_words=512, location_weights=(0.0,), n_levels=3, **shared)
