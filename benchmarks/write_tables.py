@@ -18,6 +18,7 @@ OF_MANY = {
     "deep": "deep",
     "differences": "differences",
     "sift": "sift",
+    "sift-choice": "sift_choice",
     "scale": "scale",
 }  # blocks made from several records, by a function ``render``
 
