@@ -265,6 +265,20 @@ def test_a_mark_that_comes_back_after_the_server_was_killed_is_removed(server, t
     assert answers_as(tmp_path / "renamed", {**HELD, 6: (106, "a")})
 
 
+def test_a_writer_killed_before_it_wrote_its_ids_leaves_a_model_that_is_whole(server, tmp_path):
+    fitted().save(tmp_path / "one")
+    (named,) = (tmp_path / "one").rglob("collection.json")
+    left = tmp_path / "one" / "data-000002-0123456789abcdef"
+    left.mkdir()
+    shutil.copy(named, left)
+    assert check_model(tmp_path / "one").problems == ()
+    with edit(tmp_path / "one") as model:
+        model.add([features(106)], ["a"])
+    compact(tmp_path / "one")
+    assert check_model(tmp_path / "one").problems == ()
+    assert answers_as(tmp_path / "one", {**HELD, 6: (106, "a")})
+
+
 def test_a_mark_tells_a_folder_from_its_copy(tmp_path):
     (tmp_path / "one").mkdir()
     shutil.copytree(tmp_path / "one", tmp_path / "two")

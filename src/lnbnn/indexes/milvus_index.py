@@ -25,7 +25,7 @@ from lnbnn.indexes.milvus_collection import (
     full_uri,
     trusted_uri,
 )
-from lnbnn.indexes.milvus_state import IDS, State, ids_in, is_made_in, new_mark, not_in, states_in
+from lnbnn.indexes.milvus_state import IDS, State, ids_in, ids_known, is_made_in, new_mark, not_in, states_in
 from lnbnn.indexes.vector_table import VectorTable
 from lnbnn.params import check_whole
 
@@ -341,7 +341,7 @@ class MilvusIndex(Index):
         if collection.n_rows() == len(self._sent) + len(collection.marks()):
             return np.zeros(len(ids), bool)
         there = np.concatenate(list(collection.ids()))
-        known = [self._sent.ids, ids, *(ids_in(where) for where, own in states_in(home) if own.name == collection.name)]
+        known = [self._sent.ids, ids, *ids_known(home, collection.name)]
         left_over = not_in(there, known)
         repeated, counts = np.unique(there, return_counts=True)
         again = repeated[(counts > 1) & np.isin(repeated, ids)]  # sent twice
@@ -392,7 +392,7 @@ class MilvusIndex(Index):
             return []
         there = np.concatenate(list(collection.ids()))
         home = self._home
-        known = [self._sent.ids] if home is None else [ids_in(where) for where, _ in states_in(home)]
+        known = [self._sent.ids, *([] if home is None else ids_known(home, collection.name))]
         removed = self._table.removed[: len(self._sent)]
         missing = not_in(self._sent.ids[~removed] if removed.size else self._sent.ids, [there])
         n_left = len(not_in(there, known)) + len(there) - len(np.unique(there))

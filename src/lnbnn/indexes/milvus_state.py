@@ -22,7 +22,7 @@ from lnbnn.errors import LnbnnError, ModelFormatError
 from lnbnn.files.arrays import load_array
 from lnbnn.files.regular import read_regular
 
-__all__ = ["State", "is_made_in", "let_go", "new_mark", "states_in"]
+__all__ = ["State", "ids_known", "is_made_in", "let_go", "new_mark", "states_in"]
 
 FILE = "collection.json"
 IDS = "ids.npy"
@@ -107,6 +107,21 @@ def states_in(home: Path) -> Iterator[tuple[Path, State]]:
             yield path.parent, State.read(path.parent)
         except ModelFormatError:
             continue
+
+
+def ids_known(home: Path, name: str) -> list[NDArray[np.int64]]:
+    """The ids that the folders inside a model folder stand for in a collection.
+
+    A folder that a killed writer left may name a collection and have no ids yet.
+    """
+    found = []
+    for where, state in states_in(home):
+        if state.name == name:
+            try:
+                found.append(ids_in(where))
+            except ModelFormatError:
+                continue
+    return found
 
 
 def let_go(folder: Path, home: Path) -> bool:
