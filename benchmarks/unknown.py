@@ -98,9 +98,8 @@ def draw(results: Results) -> Any:
     figure, (left, right) = new_plot("--reject, %", size=(9.6, 4.2), n_panels=2)
     left.plot([0, 50], [0, 50], color="#999999", lw=1, ls="--", label="as promised")
     colors = {"balanced": RED, "deep": BLUE}
-    styles = dict(
-        zip(sorted({found["n_known"] for found in results["models"]}), ("-", "--", "-.", ":", "-"), strict=False)
-    )
+    sizes = sorted({found["n_known"] for found in results["models"]})
+    styles: dict[int, Any] = dict(zip(sizes, ("-", "--", "-.", ":", (0, (8, 1, 1, 1, 1, 1))), strict=False))
     for found in results["models"]:
         look = {"color": colors.get(found["preset"], "#333333"), "ls": styles[found["n_known"]], "marker": "o", "ms": 3}
         label = f"{found['preset']}, {found['n_known']} classes"
