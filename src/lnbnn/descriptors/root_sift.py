@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from lnbnn.descriptors.dense_sift import DenseSIFT
 from lnbnn.features import UNIT_LENGTH, ImageFeatures
 
-__all__ = ["RootSIFT"]
+__all__ = ["RootSIFT", "rooted"]
 
 
 class RootSIFT(DenseSIFT):
@@ -33,7 +33,12 @@ class RootSIFT(DenseSIFT):
     def extract(self, image: NDArray[np.generic]) -> ImageFeatures:
         """Descriptors of one image of any size."""
         plain = super().extract(image)
-        values = plain.descriptors.astype(np.float32)
-        share = values / np.maximum(values.sum(axis=1, keepdims=True), 1.0)
-        root = (np.sqrt(share) * UNIT_LENGTH + 0.5).astype(np.uint8)
+        root = (rooted(plain.descriptors) * UNIT_LENGTH + 0.5).astype(np.uint8)
         return ImageFeatures(root, plain.xy, plain.scale, plain.size)
+
+
+def rooted(descriptors: NDArray[np.generic]) -> NDArray[np.float32]:
+    """Histograms scaled to unit sum, and the square root of each value: vectors of unit length."""
+    values = descriptors.astype(np.float32)
+    roots: NDArray[np.float32] = np.sqrt(values / np.maximum(values.sum(axis=1, keepdims=True), 1.0))
+    return roots

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lnbnn.compiled import compiled
 from lnbnn.descriptors.normalization import Normalization, Normalizer
+from lnbnn.descriptors.root_sift import rooted
 from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import UNIT_LENGTH, ImageFeatures, append_location
 from lnbnn.files.arrays import load_array, save_array
@@ -26,7 +27,6 @@ _ROWS_EACH = 32  # that a Gaussian is learned from, at least
 _FLOOR = 0.01  # of a variance, as a share of that of all rows
 _SMALLEST_SHARE = 1e-4  # of a Gaussian in a descriptor; smaller ones count as 0
 _OCTAVE = 0.25  # of a patch's size, beside its place in units of the picture
-_ROOTS = np.sqrt(np.arange(256, dtype=np.float32))
 
 
 class Mixture:
@@ -159,12 +159,10 @@ class FisherRegression(CodedRegression):
         return result
 
     def _rooted(self, features: ImageFeatures) -> ImageFeatures:
-        """The features with the square roots of 8-bit histograms of sum 1, which have unit length, if ``root``."""
+        """The features with the square roots of 8-bit histograms, if ``root``."""
         if not self.settings.root or features.descriptors.dtype != np.uint8:
             return features
-        sums = features.descriptors.sum(axis=1, keepdims=True, dtype=np.int64)
-        roots = _ROOTS[features.descriptors] / np.sqrt(np.maximum(sums, 1)).astype(np.float32)
-        return ImageFeatures(roots, features.xy, features.scale, features.size)
+        return ImageFeatures(rooted(features.descriptors), features.xy, features.scale, features.size)
 
     def _gradients(self, rows: NDArray[np.float32], shares: NDArray[np.float32]) -> NDArray[np.float64]:
         assert self.mixture is not None
