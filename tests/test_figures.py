@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -116,6 +118,14 @@ def test_what_an_explanation_says(tmp_path):
     assert "dog: a$b$c1.jpg\n30.0 % of all evidence, for dog (1 patch)" in drawn
     assert drawn.count("picture not found") == 2
     assert [text.strip() for text in drawn if text.startswith(" ")] == ["40.0 %", "30.0 %", "20.0 %", "10.0 %"]
+
+
+def test_without_labeled_photos_nothing_is_below_the_evidence(tmp_path):
+    evidence = dataclasses.replace(explanation(tmp_path, 2, against=None), matches=())
+    assert not evidence.photos
+    drawn = [shown(text) for text, _ in texts_of(explanation_figure(np.zeros((60, 90), np.uint8), evidence, []))]
+    assert "strongest patches" in drawn
+    assert not [text for text in drawn if "labeled photos" in text]
 
 
 def test_many_photos_share_a_bar(tmp_path):

@@ -96,8 +96,11 @@ def explanation_figure(
     """What :func:`evidence_figure` shows, and below it the labeled images that the evidence comes from.
 
     Each of ``photos`` is shown beside the query, its strongest pairs of patches in one color each, joined by a line; at
-    the right are all images by their contribution.
+    the right are all images by their contribution. There is nothing below if no method of the model matches patches
+    with those of labeled images.
     """
+    if not evidence.photos:
+        return evidence_figure(picture, evidence, title=title, n_patches=n_patches)
     n_rows = -(-len(photos) // 2)
     width, height = evidence.features.size
     evidence_height = float(np.clip(4.2 * height / width, 2.6, 5.0)) + 0.5
