@@ -18,6 +18,8 @@ from typing import Any, Self
 
 import numpy as np
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before FAISS is loaded, as the command has it: idle threads sleep
+
 from lnbnn import LateFusion
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.data.folder import LabeledImages

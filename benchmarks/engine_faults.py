@@ -34,7 +34,8 @@ def summarize(settings: Settings, outcomes: Outcomes) -> Results:
     kinds = outcomes[0][1]["faults"]
     faults = {kind: sum(found["faults"][kind] for _, found in outcomes) for kind in kinds}
     changes = sum(found["changes"] for _, found in outcomes)
-    return {"faults": faults, "n_faults": sum(faults.values()), "changes": changes, "left_over": 0}
+    left_over = sum(found["left_over"] for _, found in outcomes)
+    return {"faults": faults, "n_faults": sum(faults.values()), "changes": changes, "left_over": left_over}
 
 
 def tabulate(results: Results) -> str:

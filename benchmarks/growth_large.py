@@ -33,7 +33,6 @@ SETTINGS: Settings = {"n_descriptors": [3_500_000, 7_000_000, 14_000_000, 28_000
 SETTINGS |= {"sets": ["caltech101", "caltech256"], "seed": 0, "n_images_asked": 60, "queries_per_image": 500}
 SETTINGS |= {"n_neighbors": 10, "n_checked": 100, "noise": 6.0, "n_threads": 2}
 SETTINGS |= {"descriptor": "dense-sift", "descriptor_params": {"step_px": 4}}
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # of the processes below, as of the command: waiting threads sleep
 QUICK: Settings = {"n_descriptors": [40_000, 80_000], "n_images_asked": 4, "n_checked": 10, "sets": ["caltech101"]}
 SPAWN = multiprocessing.get_context("spawn")
 BLOCK = 1 << 18

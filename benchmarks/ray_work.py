@@ -33,7 +33,6 @@ from lnbnn.trust.evaluation import mean_per_class
 
 sys.path.insert(0, str(HERE / "tests"))
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # of the workers, as of the command: waiting threads sleep
 SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seed": 0, "preset": "balanced", "n_neighbors": 10}
 SETTINGS |= {"n_extracted": 6000, "n_asked": 1000, "n_searched": 200, "n_exact_classes": 8, "n_faults": 30}
 SETTINGS |= {"n_images_per_fault": 150, "n_network": 100}
