@@ -117,7 +117,7 @@ def answers_of(model, queries, train):
 
 def rates_before(model, scores):
     """The rates by what the version before went by: how far an answer stands out, of all images together."""
-    from lnbnn.model.calibration import best_class_z, false_accept_rates
+    from lnbnn.model.unknown import best_class_z, false_accept_rates
 
     return false_accept_rates(best_class_z(scores), np.sort(best_class_z(model.unknown_scores())))
 

@@ -15,15 +15,15 @@ from synthetic import grating, make_features, noise_image
 from lnbnn import LateFusion, load
 from lnbnn.classifiers import CLASSIFIERS
 from lnbnn.errors import InvalidInputError, ModelFormatError
-from lnbnn.model.calibration import (
-    Calibration,
+from lnbnn.model.calibration import Calibration
+from lnbnn.model.changes import calibrate, edit, prepare_to_reject
+from lnbnn.model.unknown import (
     best_class_z,
     distinction,
     distinctions_by_class,
     false_accept_rates,
     new_class_rates,
 )
-from lnbnn.model.changes import calibrate, edit, prepare_to_reject
 from lnbnn.params import resolve
 
 METHODS = ["local-nbnn", "nbnn", "nbnn-affine", "nbnn-log-odds"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +27,7 @@ from lnbnn.indexes.milvus_collection import (
     full_uri,
     trusted_uri,
 )
+from lnbnn.indexes.milvus_rows import Ids, RemoteRows, runs
 from lnbnn.indexes.milvus_state import IDS, State, ids_in, ids_known, is_made_in, new_mark, not_in, states_in
 from lnbnn.indexes.vector_table import VectorTable
 from lnbnn.params import check_whole
@@ -39,6 +42,7 @@ _ROWS_PER_BLOCK = 1 << 16
 _SPARE = 4  # neighbors asked for beyond those wanted: left-over rows are passed over, and ties are seen
 _MORE = 4  # times as many, where these were too few
 _RANGES = 100  # of ids in one filter, at most; more are passed over here
+_CALLS_AT_ONCE = 4  # of a search that visits several cells
 _OUTGROWN = 4
 
 _logger = logging.getLogger(__name__)
@@ -100,7 +104,7 @@ class MilvusIndex(Index):
         self._state: State | None = None  # of the files that were read or written last
         self._home: Path | None = None  # the model folder that the collection belongs to
         self._centers = np.empty((0, 0), np.float32)
-        self._sent = _Ids(np.empty(0, np.int64))  # of the rows in the collection: the first ones of the table
+        self._sent = Ids(np.empty(0, np.int64))  # of the rows in the collection: the first ones of the table
         self._tail = FaissIndex(form="flat")  # the rows after them, under their numbers
         self._drop: weakref.finalize | None = None  # of a collection that no files name
 
@@ -214,7 +218,7 @@ class MilvusIndex(Index):
         distances, rows = self._search_sent(queries, n_neighbors, hidden)
         if len(self._tail):
             n = min(n_neighbors, len(self._tail))
-            out = None if hidden is None else [range(low, high + 1) for low, high in _runs(hidden)]
+            out = None if hidden is None else [range(low, high + 1) for low, high in runs(hidden)]
             found = self._tail.search(queries, n, leave_out=out)
             distances, rows = np.hstack([distances, found[0]]), np.hstack([rows, found[1]])
             distances, rows = _nearest(distances, rows, n_neighbors)
@@ -267,19 +271,24 @@ class MilvusIndex(Index):
         cells = self._nearest_cells(queries, self.n_cell_probes)
         distances = np.full((len(queries), self.n_cell_probes, limit), np.inf, np.float32)
         ids = np.full(distances.shape, -1, np.int64)
-        for cell in np.unique(cells).tolist():
-            rows, places = np.nonzero(cells == cell)
-            distances[rows, places], ids[rows, places] = self._collection.search(
-                queries[rows], limit, cells=[cell], without=without, params=options
-            )
+        visited = np.unique(cells).tolist()
+        visits = [np.nonzero(cells == cell) for cell in visited]
+        search = partial(self._collection.search, limit=limit, without=without, params=options)
+        with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:  # most of a call is waiting for its answer
+            calls = [
+                pool.submit(search, queries[rows], cells=[cell])
+                for cell, (rows, _) in zip(visited, visits, strict=True)
+            ]
+            for where, call in zip(visits, calls, strict=True):
+                distances[where], ids[where] = call.result()
         return _nearest(distances.reshape(len(queries), -1), ids.reshape(len(queries), -1), limit)
 
     def _filter(self, hidden: NDArray[np.int64]) -> str:
         """Milvus's words for rows that count as absent; none where they would be too many, and are passed over here."""
-        runs = self._sent.runs(hidden)
-        if not 0 < len(runs) <= _RANGES:
+        ranges = self._sent.runs(hidden)
+        if not 0 < len(ranges) <= _RANGES:
             return ""
-        return " and ".join(f"(id < {low} or id > {high})" for low, high in runs)
+        return " and ".join(f"(id < {low} or id > {high})" for low, high in ranges)
 
     # ---- keeping ------------------------------------------------------------------------------------------------
 
@@ -298,7 +307,7 @@ class MilvusIndex(Index):
             collection.delete(self._sent.ids[self._table.removed[: len(self._sent)]])
             n_sent = int(np.count_nonzero(~self._table.removed[: len(self._sent)]))
             self._table.drop_removed()
-            self._sent = _Ids(self._table.ids[:n_sent])
+            self._sent = Ids(self._table.ids[:n_sent])
         state = State(collection.uri, collection.name, new_mark(made_in), self._table.n_dims, str(self._table.dtype))
         state.write(folder)  # before anything is sent: what a killed process leaves is known by it
         save_array(folder / IDS, self.live_ids())
@@ -379,7 +388,7 @@ class MilvusIndex(Index):
                 "make copies with lnbnn.load(MODEL).save(COPY)."
             )
         index._collection, index._state, index._home = collection, state, _home_of(folder)
-        index._table = VectorTable(_RemoteRows(collection, ids, state), ids)  # type: ignore[arg-type]
+        index._table = VectorTable(RemoteRows(collection, ids, state), ids)  # type: ignore[arg-type]
         index._centers = centers
         index._set_sent()
         index._built = True
@@ -407,7 +416,7 @@ class MilvusIndex(Index):
         return [collection.lacks(len(missing))] if len(missing) else []
 
     def _set_sent(self) -> None:
-        self._sent = _Ids(self._table.ids)
+        self._sent = Ids(self._table.ids)
         self._tail = FaissIndex(form="flat")
 
     def _let_go(self) -> None:
@@ -426,62 +435,6 @@ class MilvusIndex(Index):
         """Bytes held here: ids, centers, and vectors that are not in the collection only."""
         row_bytes = self._table.n_dims * self._table.dtype.itemsize
         return len(self._table.added) * row_bytes + self._table.n_rows * 8 + self._centers.nbytes
-
-
-class _Ids:
-    """Ids of rows, in the order of the rows, found by value."""
-
-    def __init__(self, ids: NDArray[np.int64]) -> None:
-        self.ids = ids
-        self._order: NDArray[np.intp] | None = None
-        self._ascending = ids
-        if len(ids) > 1 and not all(
-            (np.diff(ids[start : start + _ROWS_PER_BLOCK + 1]) > 0).all()
-            for start in range(0, len(ids), _ROWS_PER_BLOCK)
-        ):
-            self._order = np.argsort(ids, kind="stable")
-            self._ascending = ids[self._order]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def rows_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of these ids, of any shape; -1 for one that is not here."""
-        if not len(self.ids):
-            return np.full(ids.shape, -1, np.int64)
-        places = np.minimum(np.searchsorted(self._ascending, ids), len(self.ids) - 1)
-        rows = places if self._order is None else self._order[places]
-        return np.where(self._ascending[places] == ids, rows, -1).astype(np.int64)
-
-    def runs(self, rows: NDArray[np.int64]) -> list[tuple[int, int]]:
-        """The lowest and the highest id of each run of rows that follow each other by id."""
-        places = rows
-        if self._order is not None:
-            places = np.sort(np.searchsorted(self._ascending, self.ids[rows]))
-        return [(int(self._ascending[low]), int(self._ascending[high])) for low, high in _runs(places)]
-
-
-class _RemoteRows:
-    """Vectors that are asked for when they are needed, where an array would have them; see :class:`VectorTable`."""
-
-    def __init__(self, collection: Collection, ids: NDArray[np.int64], state: State) -> None:
-        self.shape, self.dtype = (len(ids), state.n_dims), np.dtype(state.dtype)
-        self._collection, self._ids = collection, ids
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: Any) -> NDArray[np.generic]:
-        return self._collection.fetch(self._ids[rows]).astype(self.dtype)
-
-
-def _runs(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """First and last of each run of ascending whole numbers."""
-    if not len(numbers):
-        return []
-    breaks = np.flatnonzero(np.diff(numbers) > 1)
-    first, last = numbers[np.append(0, breaks + 1)], numbers[np.append(breaks, len(numbers) - 1)]
-    return list(zip(first.tolist(), last.tolist(), strict=True))
 
 
 def _nearest(

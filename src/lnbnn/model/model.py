@@ -404,7 +404,7 @@ class Model:
             raise InvalidInputError(
                 f"method {self.settings.method!r} cannot leave a class out, so it cannot tell what is unknown."
             )
-        from lnbnn.model.calibration import distinctions_by_class
+        from lnbnn.model.unknown import distinctions_by_class
 
         return distinctions_by_class(scores, self.references.places, MAX_UNKNOWN)
 

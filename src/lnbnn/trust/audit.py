@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from lnbnn.classifiers.base import Classifier
 from lnbnn.errors import InvalidInputError
 from lnbnn.methods.matching import MatchingMethod, image_of_id
-from lnbnn.model.calibration import best_class_z
 from lnbnn.model.fusion import FusionModel
 from lnbnn.model.model import Model
+from lnbnn.model.unknown import best_class_z
 from lnbnn.params import OldName
 from lnbnn.reading.extraction import Progress, no_progress
 from lnbnn.references import References, can_be_held_out
