@@ -14,21 +14,14 @@ from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 from lnbnn.lab.parts import accuracy
 from lnbnn.model.calibration import fit_fusion_weights, fit_temperature, fuse, log_probabilities
 
-PYRAMID = {"max_descriptors": None, "location_weights": [0.0], "n_levels": 3}
 ROWS: dict[str, Any] = {
     "fisher, 256 Gaussians, no square roots": ["fisher", {"n_gaussians": 256, "root": False}],
     "fisher, 256 Gaussians": ["fisher", {"n_gaussians": 256}],
     "fisher, 512 Gaussians": ["fisher", {"n_gaussians": 512}],
-    "fisher, 512 Gaussians, every 5 px": ["fisher", {"n_gaussians": 512, "descriptor_params": {"step_px": 5}}],
     "slc": ["slc", {"max_descriptors": None}],
-    "slc, a pyramid of 3 levels": ["slc", PYRAMID],
+    "fisher-slc": ["fisher-slc", {}],
 }
-FUSIONS = [
-    ["fisher, 256 Gaussians", "slc"],
-    ["fisher, 512 Gaussians", "slc"],
-    ["fisher, 512 Gaussians", "slc, a pyramid of 3 levels"],
-    ["fisher, 512 Gaussians", "slc", "slc, a pyramid of 3 levels"],
-]
+FUSIONS = [["fisher, 256 Gaussians", "slc"], ["fisher, 512 Gaussians", "slc"]]
 SETTINGS: Settings = {"n_train": 15, "n_classes": 101, "seed": 0}
 SETTINGS |= {"rows": {name: {"recipe": recipe} for name, recipe in ROWS.items()}, "fusions": FUSIONS}
 QUICK: Settings = {"n_train": 4, "n_classes": 3, "fusions": [["fisher", "slc"]]}

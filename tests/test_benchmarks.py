@@ -26,6 +26,7 @@ IN_SMALL = {  # what a run on a few gratings changes in the quick settings; the 
     "probabilities": {"n_train": 4},
     "responses": {},
     "search": {},
+    "sift": {},
     "sift_choice": {},
     "spatial_pyramid": {},
     "unequal": {},

@@ -8,12 +8,14 @@ from synthetic import make_features
 
 from lnbnn import LateFusion, LocalNBNN, load
 from lnbnn.classifiers.fisher import FisherVectors
+from lnbnn.classifiers.fisher_slc import FisherSLC
 from lnbnn.classifiers.local_coding import SpatiallyLocalCoding
 from lnbnn.errors import InvalidInputError
 from lnbnn.model.changes import compact
 
 METHODS = {
     "fisher": (FisherVectors, {"n_gaussians": 3, "n_components": 4}),
+    "fisher-slc": (FisherSLC, {"n_gaussians": 3, "n_components": 4, "n_words": 6, "n_nearest_words": 3}),
     "slc": (SpatiallyLocalCoding, {"n_words": 6, "n_nearest_words": 3}),
 }
 
@@ -92,7 +94,7 @@ def test_models_with_other_codes_are_not_merged(quick):
     images, labels = a_set()
     model, other = quick().fit(images[:6], labels[:6]), quick().fit(images[6:], labels[6:])
     before = model.decision_function(images)
-    with pytest.raises(InvalidInputError, match=r"must have learned the same [a-zA-Z]+; fit one model on the images"):
+    with pytest.raises(InvalidInputError, match=r"must have learned the same [a-zA-Z ]+; fit one model on the images"):
         model.model_.absorb(other.model_)
     assert np.array_equal(model.decision_function(images), before)
 
@@ -140,7 +142,11 @@ def test_scores_are_the_sum_of_what_each_patch_says(quick, dtype):
 
 
 def test_vectors_have_unit_length(quick):
+    """Those of two methods side by side have that length each."""
     images, labels = a_set()
-    vectors = quick().fit(images, labels).method_.vectors.astype(np.float64)
-    assert len(vectors) == 12
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-3)
+    method = quick().fit(images, labels).method_
+    vectors = method.vectors.astype(np.float64)
+    assert vectors.shape == (12, method.n_values)
+    slices = [values for _, values in method.slices()] if hasattr(method, "slices") else [slice(None)]
+    for values in slices:
+        assert np.allclose(np.linalg.norm(vectors[:, values], axis=1), 1.0, atol=1e-3)

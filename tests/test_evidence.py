@@ -195,7 +195,9 @@ def test_evidence_of_a_fusion_with_ridge_regression_adds_up_to_its_log_odds():
     assert {photo.image.label for photo in evidence.photos} == {labels[0]}
 
 
-@pytest.mark.parametrize("method", sorted({*CLASSIFIERS} - {*WITH_EVIDENCE, "fisher", "pooled-ridge", "slc"}))
+@pytest.mark.parametrize(
+    "method", sorted({*CLASSIFIERS} - {*WITH_EVIDENCE, "fisher", "fisher-slc", "pooled-ridge", "slc"})
+)
 def test_a_method_without_patch_matches_says_so(method):
     classifier = resolve(CLASSIFIERS, method, "method")(descriptor=small_sift(), n_jobs=1).fit(*grating_set())
     with pytest.raises(InvalidInputError, match=f"method '{method}' has no patch matches to show"):

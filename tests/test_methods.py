@@ -13,6 +13,7 @@ from lnbnn.methods import INCREMENTAL
 from lnbnn.methods.affine import AffineCorrection
 from lnbnn.methods.base import no_progress
 from lnbnn.methods.fisher import FisherRegression
+from lnbnn.methods.joint_coding import JointCoding
 from lnbnn.methods.kernel import ResponseKernel
 from lnbnn.methods.local_coding import LocalCoding
 from lnbnn.methods.local_nbnn import LocalMatching
@@ -34,11 +35,14 @@ METHODS = {
     "pooled-ridge": PooledRegression,
     "pooled-svm": PooledLinearSVM,
     "fisher": FisherRegression,
+    "fisher-slc": lambda settings: JointCoding(
+        settings, [FisherRegression(settings), LocalCoding(settings, np.float16)]
+    ),
     "slc": LocalCoding,
     "spm-hard": PyramidSVM,
     "spm-soft": PyramidSVM,
 }
-EXACT = INCREMENTAL - {"fisher", "slc"}  # whose codes stay those of the first fit
+EXACT = INCREMENTAL - {"fisher", "fisher-slc", "slc"}  # whose codes stay those of the first fit
 CHANGES = {"n_words": 8, "alpha": 0.1, "n_neighbors": 5, "index": "exact", "n_jobs": 1}
 
 

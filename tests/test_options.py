@@ -32,10 +32,10 @@ def test_a_preset_may_be_a_fusion():
     made = make_classifier(preset="sift", params=params)
     assert type(made) is LateFusion
     members = [member for _, member in made.estimators]
-    assert [member.method for member in members] == ["local-nbnn", "slc", "fisher"]
+    assert [member.method for member in members] == ["local-nbnn", "fisher-slc"]
     assert all(member.descriptor_params == {"longest_side": 96} for member in members)
-    near, codes, fisher = members
-    assert (near.n_neighbors, codes.n_words, codes.max_descriptors, fisher.n_gaussians) == (7, 32, None, 512)
+    near, codes = members
+    assert (near.n_neighbors, codes.n_words, codes.max_descriptors, codes.n_gaussians) == (7, 32, None, 512)
     with pytest.raises(InvalidInputError, match="the preset sift is a fusion of its own methods; take another preset"):
         make_classifier(["nbnn"], preset="sift")
 

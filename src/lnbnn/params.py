@@ -229,14 +229,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # The cells of a small network: for everyday photos.
     "deep": {"descriptor": "deep", "n_neighbors": 20},
-    # The most accurate without a network: a fusion of three methods that see dense SIFT in different ways.
-    "sift": {
-        "members": [
-            {"method": "local-nbnn"},
-            {"method": "slc", "max_descriptors": None},
-            {"method": "fisher", "n_gaussians": 512},
-        ]
-    },
+    # The most accurate without a network: a fusion of methods that see dense SIFT in different ways.
+    "sift": {"members": [{"method": "local-nbnn"}, {"method": "fisher-slc"}]},
 }
 """Named settings of Local NBNN, points between accuracy and speed; or of the ``members`` of a fusion."""
 

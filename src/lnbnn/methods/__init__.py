@@ -11,6 +11,7 @@ METHODS = {
     "local-nbnn": "lnbnn.classifiers.local_nbnn:LocalNBNN",
     "nbnn": "lnbnn.classifiers.nbnn:NBNN",
     "fisher": "lnbnn.classifiers.fisher:FisherVectors",
+    "fisher-slc": "lnbnn.classifiers.fisher_slc:FisherSLC",
     "local-nbnn-kernel": "lnbnn.classifiers.kernels:LocalNBNNKernel",
     "nbnn-affine": "lnbnn.classifiers.affine_nbnn:AffineNBNN",
     "nbnn-kernel": "lnbnn.classifiers.kernels:NBNNKernel",
@@ -22,5 +23,5 @@ METHODS = {
     "spm-soft": "lnbnn.classifiers.trained:SoftSpatialPyramid",
 }
 
-INCREMENTAL = frozenset({"fisher", "local-nbnn", "nbnn", "nbnn-log-odds", "pooled-ridge", "slc"})
+INCREMENTAL = frozenset({"fisher", "fisher-slc", "local-nbnn", "nbnn", "nbnn-log-odds", "pooled-ridge", "slc"})
 """Methods that are incremental: changing the folder of such a model need not load its class."""

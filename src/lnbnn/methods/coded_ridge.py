@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.features import ImageFeatures
-from lnbnn.methods.base import Progress
+from lnbnn.methods.base import Method, Progress
 from lnbnn.methods.ridge import RidgeMethod
 from lnbnn.reading.extraction import map_in_order
 from lnbnn.references import Reference, References
@@ -19,8 +24,11 @@ class CodedRegression(RidgeMethod):
     """Ridge regression on a vector of codes per image.
 
     What descriptors are coded with is learned by the first :meth:`finish` and stays: images that come later are coded
-    with it. A method says how it is learned, and whether it was.
+    with it. A method says how it is learned, kept and used.
     """
+
+    learns: str
+    """What images are coded with, as a message has it: words, Gaussians."""
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)
@@ -34,6 +42,31 @@ class CodedRegression(RidgeMethod):
     @abstractmethod
     def learn(self, images: list[ImageFeatures], progress: Progress) -> None:
         """Learn what images are coded with; the order of the images is that of their contents."""
+
+    @property
+    @abstractmethod
+    def n_values(self) -> int:
+        """The length of the vectors."""
+
+    @abstractmethod
+    def contributions(self, features: ImageFeatures, coef: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What each descriptor adds to ``coef @ vector``, shape (n_descriptors, n_classes)."""
+
+    @abstractmethod
+    def has_codes_of(self, other: Self) -> bool:
+        """Whether another method learned the same."""
+
+    @abstractmethod
+    def describe_codes(self) -> str:
+        """A few words on the vectors."""
+
+    @abstractmethod
+    def save_codes(self, folder: Path) -> None:
+        """Write what images are coded with."""
+
+    @abstractmethod
+    def load_codes(self, folder: Path) -> None:
+        """Read what :meth:`save_codes` wrote, checked."""
 
     def add(self, image: Reference, features: ImageFeatures) -> None:
         if self.has_learned:
@@ -50,6 +83,29 @@ class CodedRegression(RidgeMethod):
                 progress("coding images", number + 1, len(images))
             self._waiting = {}
         super().finish(references, progress)
+
+    def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+        return self.contributions(features, self.coef) + self.intercept / len(features)
+
+    def check_absorbs(self, other: Method) -> None:
+        assert isinstance(other, type(self))
+        if not self.has_codes_of(other):
+            raise InvalidInputError(
+                f"models to merge must have learned the same {self.learns}; fit one model on the images of both."
+            )
+
+    def describe(self) -> str:
+        return f"ridge regression (alpha={self.alpha[0]:g}) on {self.describe_codes()}"
+
+    def save(self, folder: Path) -> None:
+        super().save(folder)
+        self.save_codes(folder)
+
+    def load(self, folder: Path, references: References) -> None:
+        super().load(folder, references)
+        self.load_codes(folder)
+        if self.n_values != self.coef.shape[1]:
+            raise ModelFormatError(f"{folder}: the {self.learns} do not fit the regression; fit the model again.")
 
 
 def _digest(features: ImageFeatures) -> bytes:

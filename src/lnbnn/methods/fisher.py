@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from lnbnn.compiled import compiled
 from lnbnn.descriptors.normalization import Normalization, Normalizer
 from lnbnn.descriptors.root_sift import rooted
-from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.errors import ModelFormatError
 from lnbnn.features import UNIT_LENGTH, ImageFeatures, append_location
 from lnbnn.files.arrays import load_array, save_array
-from lnbnn.methods.base import Method, Progress
+from lnbnn.methods.base import Progress
 from lnbnn.methods.coded_ridge import CodedRegression
 from lnbnn.reading.extraction import map_in_order
-from lnbnn.references import References
 
 __all__ = ["FisherRegression", "Mixture", "learn_mixture"]
 
@@ -117,6 +116,8 @@ class FisherRegression(CodedRegression):
     Perronnin, Sanchez and Mensink, "Improving the Fisher kernel for large-scale image classification", ECCV 2010.
     """
 
+    learns = "Gaussians"
+
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)
         self.turned: Normalizer | None = None  # to principal components
@@ -142,15 +143,15 @@ class FisherRegression(CodedRegression):
         rows = self.rows_of(features)
         return self._normalized(self._gradients(rows, self.mixture.shares(rows)))
 
-    def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+    def contributions(self, features: ImageFeatures, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         mixture, rows = self.mixture, self.rows_of(features)
         assert mixture is not None
         shares = mixture.shares(rows)
         gradients = self._gradients(rows, shares)
         vector = self._normalized(gradients).astype(np.float64)
         factors = np.divide(vector, gradients, out=np.zeros_like(vector), where=gradients != 0.0)
-        weights = (self.coef * factors).reshape(len(self.coef), 2, *mixture.means.shape) * self._scales(len(rows))
-        result = np.tile(self.intercept / len(rows), (len(rows), 1))
+        weights = (coef * factors).reshape(len(coef), 2, *mixture.means.shape) * self._scales(len(rows))
+        result = np.zeros((len(rows), len(coef)))
         for place, (mean, deviation) in enumerate(zip(mixture.means, mixture.deviations, strict=True)):
             near = np.flatnonzero(shares[:, place])
             z = ((rows[near] - mean) / deviation).astype(np.float64)
@@ -200,13 +201,9 @@ class FisherRegression(CodedRegression):
         )
         progress("learning the Gaussians", 1, 1)
 
-    def check_absorbs(self, other: Method) -> None:
-        assert isinstance(other, FisherRegression)
+    def has_codes_of(self, other: Self) -> bool:
         mine, theirs = self._arrays(), other._arrays()
-        if not all(np.array_equal(mine[name], theirs[name]) for name in mine):
-            raise InvalidInputError(
-                "models to merge must have learned the same Gaussians; fit one model on the images of both."
-            )
+        return all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
     # ---- keeping ------------------------------------------------------------------------------------------------
 
@@ -223,13 +220,16 @@ class FisherRegression(CodedRegression):
             "variances": mixture.variances,
         }
 
-    def save(self, folder: Path) -> None:
-        super().save(folder)
+    @property
+    def n_values(self) -> int:
+        assert self.mixture is not None
+        return int(2 * self.mixture.means.size)
+
+    def save_codes(self, folder: Path) -> None:
         for name, array in self._arrays().items():
             save_array(folder / f"fisher_{name}.npy", array)
 
-    def load(self, folder: Path, references: References) -> None:
-        super().load(folder, references)
+    def load_codes(self, folder: Path) -> None:
         ndims = {"mean": 1, "components": 2, "weights": 1, "means": 2, "variances": 2}
         mean, components, weights, means, variances = (
             np.array(load_array(folder / f"fisher_{name}.npy", ndim=ndim, dtypes=("float32",)))
@@ -238,8 +238,8 @@ class FisherRegression(CodedRegression):
         n_dims = components.shape[1] + 3 * bool(self.settings.spatial)
         shape = (len(weights), n_dims)
         fits = means.shape == variances.shape == shape and len(components) == len(mean)
-        if not fits or self.coef.shape[1] != 2 * means.size:
-            raise ModelFormatError(f"{folder}: the Gaussians do not fit the regression; fit the model again.")
+        if not fits:
+            raise ModelFormatError(f"{folder}: the Gaussians do not fit each other; fit the model again.")
         everything = (mean, components, weights, means, variances)
         if not (
             all(np.isfinite(array).all() for array in everything) and (variances > 0).all() and (weights > 0).all()
@@ -248,11 +248,10 @@ class FisherRegression(CodedRegression):
         self.turned = Normalizer(mean, components)
         self.mixture = Mixture(weights, means, variances)
 
-    def describe(self) -> str:
+    def describe_codes(self) -> str:
         assert self.mixture is not None
         n_gaussians, n_dims = self.mixture.means.shape
-        vectors = f"Fisher vectors of {n_gaussians} Gaussians of {n_dims} values"
-        return f"ridge regression (alpha={self.alpha[0]:g}) on {vectors}"
+        return f"Fisher vectors of {n_gaussians} Gaussians of {n_dims} values"
 
     @property
     def nbytes(self) -> int:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.errors import InvalidInputError, ModelFormatError
+from lnbnn.errors import ModelFormatError
 from lnbnn.features import UNIT_LENGTH, ImageFeatures, append_location
 from lnbnn.files.arrays import load_array, save_array
-from lnbnn.methods.base import Method, Progress
+from lnbnn.methods.base import Progress
 from lnbnn.methods.coded_ridge import CodedRegression
 from lnbnn.methods.pyramid.codebook import Codebook, Codes, codebook_of, sample_features
 from lnbnn.methods.pyramid.pooling import cells_of, n_cells, normalize, pool
 from lnbnn.methods.ridge import in_steps
-from lnbnn.references import References
 
 __all__ = ["LocalCoding", "with_location"]
 
@@ -33,14 +32,23 @@ class LocalCoding(CodedRegression):
     With max pooling the value of a word comes from one descriptor, so the score of a class is the sum of what each
     descriptor says (:meth:`patch_scores`).
 
+    Parameters
+    ----------
+    settings : object
+    dtype : {np.float32, np.float16}
+        Of the vectors: in float32 they are :func:`~lnbnn.methods.ridge.in_steps`.
+
     References
     ----------
     McCann and Lowe, "Spatially Local Coding for Object Recognition", ACCV 2012.
     """
 
-    def __init__(self, settings: Any) -> None:
+    learns = "words"
+
+    def __init__(self, settings: Any, dtype: type[np.floating] = np.float32) -> None:
         super().__init__(settings)
         self.codebooks: list[Codebook] = []
+        self._dtype = dtype
 
     # ---- codes --------------------------------------------------------------------------------------------------
 
@@ -59,17 +67,17 @@ class LocalCoding(CodedRegression):
             for codebook, vectors in zip(self.codebooks, located, strict=True)
         ]
 
-    def vector_of(self, features: ImageFeatures) -> NDArray[np.float32]:
+    def vector_of(self, features: ImageFeatures) -> NDArray[np.floating]:
         """The largest weight of each word in the image, of unit length."""
         coded = features.take(self.coded_rows(len(features)))
         return self._pooled(self.codes(coded), coded)
 
-    def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
+    def contributions(self, features: ImageFeatures, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         taken = self.coded_rows(len(features))
         coded = features.take(taken)
         codes = self.codes(coded)
-        values = self.coef * self._pooled(codes, coded)
-        result = np.tile(self.intercept / len(features), (len(features), 1))
+        values = coef * self._pooled(codes, coded)
+        result = np.zeros((len(features), len(coef)))
         first = 0
         for of_book in codes:
             for level in range(int(self.settings.n_levels)):
@@ -78,10 +86,11 @@ class LocalCoding(CodedRegression):
                 first += 4**level * of_book.n_words
         return result
 
-    def _pooled(self, codes: list[Codes], features: ImageFeatures) -> NDArray[np.float32]:
+    def _pooled(self, codes: list[Codes], features: ImageFeatures) -> NDArray[np.floating]:
         n_levels = int(self.settings.n_levels)
         pooled = [pool(of_book, features.xy, pooling="max", n_levels=n_levels) for of_book in codes]
-        return in_steps(normalize(np.concatenate(pooled), "l2").astype(np.float64))
+        vector = normalize(np.concatenate(pooled), "l2")
+        return in_steps(vector.astype(np.float64)) if self._dtype == np.float32 else vector.astype(self._dtype)
 
     def _located(self, features: ImageFeatures, place: int) -> NDArray[np.float32]:
         return with_location(features, float(self.settings.location_weights[place]))
@@ -109,23 +118,21 @@ class LocalCoding(CodedRegression):
             self.codebooks.append(codebook_at(place))
         progress("making the codebooks", n_books, n_books)
 
-    def check_absorbs(self, other: Method) -> None:
-        assert isinstance(other, LocalCoding)
+    def has_codes_of(self, other: Self) -> bool:
         pairs = zip(self.codebooks, other.codebooks, strict=True)
-        if not all(np.array_equal(mine.words, theirs.words) for mine, theirs in pairs):
-            raise InvalidInputError(
-                "models to merge must have learned the same words; fit one model on the images of both."
-            )
+        return all(np.array_equal(mine.words, theirs.words) for mine, theirs in pairs)
 
     # ---- keeping ------------------------------------------------------------------------------------------------
 
-    def save(self, folder: Path) -> None:
-        super().save(folder)
+    @property
+    def n_values(self) -> int:
+        return n_cells(int(self.settings.n_levels)) * sum(map(len, self.codebooks))
+
+    def save_codes(self, folder: Path) -> None:
         for place, codebook in enumerate(self.codebooks):
             save_array(folder / f"words_{place}.npy", codebook.words)
 
-    def load(self, folder: Path, references: References) -> None:
-        super().load(folder, references)
+    def load_codes(self, folder: Path) -> None:
         weights = self.settings.location_weights
         self.codebooks = []
         for place in range(len(weights)):
@@ -134,15 +141,14 @@ class LocalCoding(CodedRegression):
         n_dims = {
             codebook.words.shape[1] - 2 * bool(weight) for codebook, weight in zip(self.codebooks, weights, strict=True)
         }
-        n_values = n_cells(int(self.settings.n_levels)) * sum(map(len, self.codebooks))
-        if len(n_dims) != 1 or n_values != self.coef.shape[1]:
-            raise ModelFormatError(f"{folder}: the words do not fit the regression; fit the model again.")
+        if len(n_dims) != 1:
+            raise ModelFormatError(f"{folder}: the words do not fit each other; fit the model again.")
         if not all(np.isfinite(codebook.words).all() for codebook in self.codebooks):
             raise ModelFormatError(f"{folder}: the words are no finite numbers; fit the model again.")
 
-    def describe(self) -> str:
+    def describe_codes(self) -> str:
         sizes = " + ".join(str(len(codebook)) for codebook in self.codebooks)
-        return f"ridge regression (alpha={self.alpha[0]:g}) on the largest code of each of {sizes} words"
+        return f"the largest code of each of {sizes} words"
 
     @property
     def nbytes(self) -> int:

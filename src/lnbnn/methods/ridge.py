@@ -22,7 +22,7 @@ from lnbnn.methods.base import Method, Progress, no_progress
 from lnbnn.methods.least_squares import Regression, one_thread
 from lnbnn.references import Reference, References, can_be_held_out
 
-__all__ = ["ALPHAS", "RidgeMethod", "in_steps"]
+__all__ = ["ALPHAS", "RidgeMethod", "best_alpha", "in_steps"]
 
 ALPHAS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The constants to choose from, for vectors of unit length."""
@@ -55,6 +55,23 @@ def in_steps(vector: NDArray[np.float64]) -> NDArray[np.float32]:
     and the same whether images were added at once or one by one.
     """
     return (np.rint(vector / _STEP) * _STEP).astype(np.float32)
+
+
+def best_alpha(regression: Regression) -> float:
+    """The constant at which the classes of the images, each left out, are most likely; where several are about as good,
+    the one at which the most are right, and the largest of these."""
+    used = can_be_held_out(regression.places)
+    if not used.any() or len(regression.classes) < 2:
+        return 0.3
+    spectrum = regression.spectrum()
+    places = regression.places[used]
+    losses, right = [], []
+    for alpha in ALPHAS:
+        scores = regression.each_left_out(alpha, spectrum)[used]
+        losses.append(_loss(scores, places))
+        right.append(int(np.sum(scores.argmax(axis=1) == places)))
+    good = [place for place, loss in enumerate(losses) if loss <= (1.0 + _ABOUT_AS_GOOD) * min(losses)]
+    return ALPHAS[max(good, key=lambda place: (right[place], place))]
 
 
 class RidgeMethod(Method):
@@ -125,7 +142,7 @@ class RidgeMethod(Method):
             if self.settings.alpha is not None:
                 self.alpha = np.array([float(self.settings.alpha)])
             elif not self.alpha.size:
-                self.alpha = np.array([self._best_alpha(regression)])
+                self.alpha = np.array([best_alpha(regression)])
             self.coef, self.intercept = regression.solve(float(self.alpha[0]))
         if not (np.isfinite(self.coef).all() and np.isfinite(self.intercept).all()):
             raise ModelFormatError("the regression's arrays hold no finite numbers; fit the model again.")
@@ -186,22 +203,6 @@ class RidgeMethod(Method):
         result = np.empty_like(found)
         result[self._order] = found
         return result
-
-    def _best_alpha(self, regression: Regression) -> float:
-        """The constant at which the classes of the images, each left out, are most likely; where several are about as
-        good, the one at which the most are right, and the largest of these."""
-        used = can_be_held_out(regression.places)
-        if not used.any() or len(self.references.classes) < 2:
-            return 0.3
-        spectrum = regression.spectrum()
-        places = regression.places[used]
-        losses, right = [], []
-        for alpha in ALPHAS:
-            scores = regression.each_left_out(alpha, spectrum)[used]
-            losses.append(_loss(scores, places))
-            right.append(int(np.sum(scores.argmax(axis=1) == places)))
-        good = [place for place, loss in enumerate(losses) if loss <= (1.0 + _ABOUT_AS_GOOD) * min(losses)]
-        return ALPHAS[max(good, key=lambda place: (right[place], place))]
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 
