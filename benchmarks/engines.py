@@ -56,7 +56,7 @@ ENGINES: dict[str, Any] = {
     "FAISS in 1 shard on Ray": partial(shards, 1),
     "FAISS in 2 shards on Ray": partial(shards, 2),
 }
-SPEED: Settings = {"n_classes": 10, "engines": list(ENGINES)}
+SPEED: Settings = {"n_classes": 4, "engines": list(ENGINES)}
 ACCURACY: Settings = {"n_classes": 101, "engines": ["embedded", "Milvus standalone", "FAISS in 2 shards on Ray"]}
 SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seed": 0, "n_neighbors": 10, "speed": SPEED, "accuracy": ACCURACY}
 SETTINGS |= {"n_queries_per_image": 500, "n_images_asked": 60, "n_images_exact": 60, "n_queries_exact": 200}

@@ -25,6 +25,7 @@ from lnbnn.cluster.connection import connect, disconnect
 from lnbnn.cluster.tasks import RayCluster
 from lnbnn.data.folder import LabeledImages
 from lnbnn.descriptors import make_descriptor
+from lnbnn.files.atomic import PARTIAL
 from lnbnn.indexes import make_index
 from lnbnn.lab import Lab, Outcome, Outcomes, Part, Results, Settings, of_classes
 from lnbnn.reading.extraction import iter_features, iter_stored, map_in_order
@@ -216,7 +217,7 @@ def faults(lab: Lab, settings: Settings) -> Outcome:
         def extraction() -> str:
             store = FeatureStore(Path(folder) / "cache")
             counted = list(iter_stored(paths, model.descriptor_, store, n_jobs=jobs))
-            files = sorted(path for path in store.folder.rglob("*") if path.is_file())
+            files = sorted(path for path in store.folder.rglob("*.npz") if not path.name.startswith(PARTIAL))
             found = digest([str(counted).encode(), *(path.read_bytes() for path in files)])
             shutil.rmtree(store.folder)
             return found

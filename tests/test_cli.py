@@ -447,6 +447,14 @@ def test_explain_names_the_labeled_photos(photos, model, tmp_path, run, save_tex
     assert f"│ {100 * found['photos'][0]['share']:.1f} %" in table
 
 
+def test_explain_says_so_where_no_labeled_photo_stands_out(photos, tmp_path, run):
+    assert run("fit", photos, tmp_path / "model", "--method", "pooled-ridge").code == 0
+    outcome = run("explain", tmp_path / "model", photos / "rows" / "photo_0.png", "-o", tmp_path / "why.png")
+    assert outcome.code == 0
+    assert "no labeled photo stands out" in outcome.out
+    assert "share of the evidence" not in outcome.out
+
+
 def test_explain_finds_photos_that_were_moved(photos, model, tmp_path, run, save_texture):
     save_texture(tmp_path / "new.png", "rows", seed=77)
     (tmp_path / "empty").mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import time
 
 import numpy as np
 import pytest
@@ -222,6 +223,27 @@ def test_interrupt_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         store.put(key, some_features())
     assert files_in(tmp_path) == []
+
+
+def test_what_a_killed_process_left_is_removed_once_it_is_old(tmp_path):
+    store = FeatureStore(tmp_path)
+    store.put(store.key(PICTURE, DenseSIFT()), some_features())
+    left = [tmp_path / "unfinished" / f".partial-{name}.npz" for name in ("old", "young")]
+    for path in left:
+        path.write_bytes(b"half")
+    os.utime(left[0], (time.time() - 7200.0,) * 2)
+    FeatureStore(tmp_path)
+    assert [path.exists() for path in left] == [False, True]
+    assert len(files_in(tmp_path)) == 2
+
+
+def test_a_store_that_cannot_be_written_can_be_read(tmp_path):
+    store = FeatureStore(tmp_path)
+    key = store.key(PICTURE, DenseSIFT())
+    store.put(key, some_features())
+    (tmp_path / "unfinished").rmdir()
+    assert_same(FeatureStore(tmp_path).get(key), some_features())
+    assert not (tmp_path / "unfinished").exists()
 
 
 def test_failed_replacement_keeps_the_old_entry(tmp_path, monkeypatch):

@@ -292,6 +292,9 @@ def _print_evidence(evidence: Evidence, drawn: Sequence[PhotoMatches], output: P
     versus = "" if evidence.against is None else f" rather than {evidence.against}"
     share_of = f"{n_for:,} of {len(evidence.support):,} patches"
     say(f"{output}: answer {answer}; {share_of} are evidence for {evidence.label}{versus}")
+    if not rows:
+        say("no labeled photo stands out: this model learned from all of them together")
+        return
     listed = [(i, label, f"{100 * share:.1f} %", n, name) for i, label, share, _, n, name in rows[:MAX_LISTED]]
     print_table(["id", "label", "share of the evidence", "patches", "labeled photo"], listed)
     if len(rows) > MAX_LISTED:

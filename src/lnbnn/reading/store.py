@@ -13,11 +13,12 @@ import numpy as np
 from lnbnn.descriptors.base import Descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError
 from lnbnn.features import ImageFeatures
-from lnbnn.files.atomic import atomic_path
+from lnbnn.files.atomic import atomic_path, remove_abandoned
 
 __all__ = ["FeatureStore"]
 
 _LAYOUT = 2  # of one stored file
+_ABANDONED_S = 3600.0  # an entry is written in a moment
 
 _logger = logging.getLogger(__name__)
 
@@ -25,7 +26,8 @@ _logger = logging.getLogger(__name__)
 class FeatureStore:
     """A folder of extracted features, keyed by image bytes, descriptor, all its settings and its version.
 
-    Each entry is written to a temporary file and renamed, so that a kill leaves whole entries only. It carries a
+    Each entry is written to a temporary file and renamed, so that a kill leaves whole entries only; what it leaves in
+    the folder ``unfinished`` is removed when the store is opened an hour later or after. An entry carries a
     digest of its key and arrays: one that is damaged, or another's, counts as absent, with one warning, and is written
     again. Several processes may share one store.
     """
@@ -33,10 +35,12 @@ class FeatureStore:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self._warned = False
+        self._unfinished = self.folder / "unfinished"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInputError(f"{folder}: cannot be used as a feature cache ({error.strerror}).") from error
+        remove_abandoned(self._unfinished, _ABANDONED_S)
 
     def key(self, digest: str, descriptor: Descriptor) -> str:
         """Hexadecimal name of the entry for the picture file with this SHA-256 and these settings."""
@@ -72,7 +76,8 @@ class FeatureStore:
         path = self._path(key)
         try:
             path.parent.mkdir(exist_ok=True)
-            with atomic_path(path) as partial, open(partial, "wb") as file:
+            self._unfinished.mkdir(exist_ok=True)
+            with atomic_path(path, self._unfinished) as partial, open(partial, "wb") as file:
                 np.savez(
                     file,
                     descriptors=features.descriptors,
