@@ -19,7 +19,7 @@ ROWS: dict[str, Any] = {
     "fisher, 256 Gaussians": ["fisher", {"n_gaussians": 256}],
     "fisher, 512 Gaussians": ["fisher", {"n_gaussians": 512}],
     "slc": ["slc", {"max_descriptors": None}],
-    "fisher-slc": ["fisher-slc", {}],
+    "fisher-slc": ["fisher-slc", {"n_gaussians": 512, "max_descriptors": None}],
 }
 FUSIONS = [["fisher, 256 Gaussians", "slc"], ["fisher, 512 Gaussians", "slc"]]
 SETTINGS: Settings = {"n_train": 15, "n_classes": 101, "seed": 0}

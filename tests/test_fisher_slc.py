@@ -43,4 +43,3 @@ def test_it_is_described_by_both():
 def test_the_settings_are_those_of_both():
     own = set(FisherSLC().get_params())
     assert own == set(FisherVectors().get_params()) | set(SpatiallyLocalCoding().get_params())
-    assert (FisherSLC().n_gaussians, FisherSLC().max_descriptors) == (512, None)

@@ -230,7 +230,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     # The cells of a small network: for everyday photos.
     "deep": {"descriptor": "deep", "n_neighbors": 20},
     # The most accurate without a network: a fusion of methods that see dense SIFT in different ways.
-    "sift": {"members": [{"method": "local-nbnn"}, {"method": "fisher-slc"}]},
+    "sift": {
+        "members": [{"method": "local-nbnn"}, {"method": "fisher-slc", "n_gaussians": 512, "max_descriptors": None}]
+    },
 }
 """Named settings of Local NBNN, points between accuracy and speed; or of the ``members`` of a fusion."""
 

@@ -27,12 +27,10 @@ class FisherSLC(FisherVectors, SpatiallyLocalCoding):
 
     Parameters
     ----------
-    n_gaussians : int, default=512
+    n_gaussians, n_components, root, spatial, power
         As of :class:`~lnbnn.classifiers.fisher.FisherVectors`.
-    max_descriptors : int or None, default=None
+    n_words, location_weights, n_levels, max_descriptors, n_nearest_words, beta
         As of :class:`~lnbnn.classifiers.local_coding.SpatiallyLocalCoding`.
-    n_components, root, spatial, power, n_words, location_weights, n_levels, n_nearest_words, beta
-        As of the one or the other.
     n_samples, alpha, descriptor, descriptor_params, n_jobs, random_state
         As of both.
 
@@ -48,9 +46,6 @@ class FisherSLC(FisherVectors, SpatiallyLocalCoding):
 
     method: ClassVar[str] = "fisher-slc"
     params_before: ClassVar[dict[str, Any]] = {}
-
-    n_gaussians: int = 512
-    max_descriptors: int | None = None
 
     def make_method(self, descriptor: Descriptor) -> Method:
         return JointCoding(self, [FisherRegression(self), LocalCoding(self, np.float16)])
