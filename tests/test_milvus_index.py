@@ -111,6 +111,20 @@ def test_rows_that_the_model_does_not_know_are_passed_over(server):
     assert max(given["limit"] for method, given in server.calls if method == "search") > 500
 
 
+def test_milvus_lite_is_asked_as_much_as_fits_into_memory(server, monkeypatch, tmp_path):
+    """It compares each query with all rows at once: 4 rows of 2 numbers of 4 bytes, three times."""
+    monkeypatch.setattr(sys.modules["lnbnn.indexes.milvus_collection"], "_LITE_BYTES", 3 * 4 * 2 * 4)
+    vectors, queries = [[0, 0], [3, 0], [40, 0], [90, 0]], np.array([[x, 0] for x in range(7)], np.uint8)
+    found, n_calls = [], []
+    for uri in (str(tmp_path / "vectors.db"), URI):
+        index = index_of(vectors, uri=uri)
+        server.calls.clear()
+        found.append(index.search(queries, 1))
+        n_calls.append(sum(method == "search" for method, _ in server.calls))
+    assert n_calls == [3, 1]
+    assert np.array_equal(found[0], found[1])
+
+
 @pytest.mark.parametrize("n_cell_probes", [1, 2, 5])
 def test_a_query_visits_its_nearest_cells(server, n_cell_probes):
     vectors = clustered_vectors(400, 6, n_clusters=5, seed=1)

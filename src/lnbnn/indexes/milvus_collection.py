@@ -55,6 +55,7 @@ MAX_CELLS = 1000
 
 _MAX_QUERIES = 16_384
 _BYTES_AT_ONCE = 24 << 20  # of a call, which may have 64 MB
+_LITE_BYTES = 1 << 30  # that milvus-lite may take for a search
 _IDS_AT_ONCE = 8192
 _TIMEOUT_S = 60.0  # of one call
 _CONNECT_S = 10.0
@@ -267,7 +268,10 @@ class Collection:
         names = None if cells is None else [name for name in map(_partition, cells) if name in self._partitions]
         if names == []:
             return distances, ids
-        at_once = max(1, min(_MAX_QUERIES, _BYTES_AT_ONCE // (4 * self.n_dims), _BYTES_AT_ONCE // (16 * limit)))
+        at_once = min(_MAX_QUERIES, _BYTES_AT_ONCE // (4 * self.n_dims), _BYTES_AT_ONCE // (16 * limit))
+        if "://" not in self.uri:  # milvus-lite subtracts each query from all rows at once
+            at_once = min(at_once, _LITE_BYTES // (4 * self.n_dims * max(1, self.n_rows())))
+        at_once = max(1, at_once)
         for start in range(0, len(queries), at_once):
             part = list(np.ascontiguousarray(queries[start : start + at_once], np.float32))
             hits = self._call(
