@@ -16,7 +16,7 @@ from lnbnn.features import append_location
 from lnbnn.indexes import make_index
 from lnbnn.indexes.faiss_kmeans import one_thread
 from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
-from lnbnn.lab.axes import new_plot
+from lnbnn.lab.axes import new_plot, plain_log
 from lnbnn.reading.extraction import features_of
 
 SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seed": 0, "n_neighbors": 10, "n_rows": 10_500_000}
@@ -140,6 +140,9 @@ def draw(results: Results) -> Any:
     for name, words in (("us_a_descriptor", "cells near the query"), ("us_a_descriptor_everywhere", "all cells")):
         axes.plot(n, [point[name] for point in results["points"]], "o-", label=words)
     axes.set(xscale="log", yscale="log")
+    axes.set_xticks(n, [f"{one / 1e6:.2g} M" for one in n])
+    axes.minorticks_off()
+    plain_log(axes.yaxis)
     axes.legend()
     return figure
 

@@ -281,6 +281,8 @@ def draw(results: Results) -> Any:
     for axes, name, words in ((left, "us_per_query", "CPU us per query"), (right, "build_s", "s to build")):
         axes.plot(n, [point[name] for point in results["points"]], "o-")
         axes.set(xscale="log", ylabel=words)
+        axes.set_xticks(n, [f"{one / 1e6:g} M" for one in n], minor=False)
+        axes.minorticks_off()
         axes.set_ylim(bottom=0)
     return figure
 

@@ -251,6 +251,7 @@ class Collection:
         cells: Sequence[int] | None = None,
         without: str = "",
         params: dict[str, Any] | None = None,
+        is_flat: bool = False,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Squared distances and ids of the nearest rows, marks too; (inf, -1) where there are fewer.
 
@@ -262,6 +263,8 @@ class Collection:
             A filter on the rows.
         params : dict
             Of Milvus's own index, such as ``nprobe``.
+        is_flat : bool
+            Whether that index compares with every row.
         """
         distances = np.full((len(queries), limit), np.inf, np.float32)
         ids = np.full((len(queries), limit), -1, np.int64)
@@ -269,7 +272,7 @@ class Collection:
         if names == []:
             return distances, ids
         at_once = min(_MAX_QUERIES, _BYTES_AT_ONCE // (4 * self.n_dims), _BYTES_AT_ONCE // (16 * limit))
-        if "://" not in self.uri:  # milvus-lite subtracts each query from all rows at once
+        if is_flat and "://" not in self.uri:  # milvus-lite subtracts all queries from all rows at once
             at_once = min(at_once, _LITE_BYTES // (4 * self.n_dims * max(1, self.n_rows())))
         at_once = max(1, at_once)
         for start in range(0, len(queries), at_once):

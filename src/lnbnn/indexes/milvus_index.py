@@ -265,15 +265,20 @@ class MilvusIndex(Index):
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Squared distances and ids of the nearest rows of the cells near each query, or of all."""
         assert self._collection is not None
-        options = self._search_options(limit)
+        search = partial(
+            self._collection.search,
+            limit=limit,
+            without=without,
+            params=self._search_options(limit),
+            is_flat=self.index_type == "FLAT",
+        )
         if everywhere:
-            return self._collection.search(queries, limit, without=without, params=options)
+            return search(queries)
         cells = self._nearest_cells(queries, self.n_cell_probes)
         distances = np.full((len(queries), self.n_cell_probes, limit), np.inf, np.float32)
         ids = np.full(distances.shape, -1, np.int64)
         visited = np.unique(cells).tolist()
         visits = [np.nonzero(cells == cell) for cell in visited]
-        search = partial(self._collection.search, limit=limit, without=without, params=options)
         with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:  # most of a call is waiting for its answer
             calls = [
                 pool.submit(search, queries[rows], cells=[cell])
