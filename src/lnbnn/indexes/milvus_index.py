@@ -79,7 +79,8 @@ class MilvusIndex(Index):
     Notes
     -----
     The engine visits every segment of a collection, so the time of a query would grow with their number. A query visits
-    ``n_cell_probes`` cells of a size that stays the same. Queries are sent by cell, those of one cell together.
+    ``n_cell_probes`` cells of a size that stays the same. Queries are sent by cell, those of one cell together,
+    a few cells at a time.
     """
 
     name = "milvus"

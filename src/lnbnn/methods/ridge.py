@@ -110,7 +110,8 @@ class RidgeMethod(Method):
 
     @abstractmethod
     def vector_of(self, features: ImageFeatures) -> NDArray[np.floating]:
-        """The vector of an image, of unit length, :func:`in_steps` or in float16, whose steps are of that kind."""
+        """The vector of an image, of unit length (or several, each so), :func:`in_steps` or in float16, whose steps are
+        of that kind."""
 
     @abstractmethod
     def patch_scores(self, features: ImageFeatures) -> NDArray[np.float64]:
