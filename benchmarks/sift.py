@@ -61,10 +61,12 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
     vectors = np.stack([vector for _, vector in found])
     scores = vectors.astype(np.float64) @ joint.coef.T + joint.intercept
     asked["fisher-slc"] = model.members[1].calibrated(scores)
-    places = joint.references.places
-    assert model.held_out.ids == [image.id for image in joint.references]
+    rows_of = {image.id: row for row, image in enumerate(joint.references)}
+    rows = [rows_of[number] for number in model.held_out.ids]  # of many images the weights take an even choice
+    places = joint.references.places[rows]
     for name, (_, values) in zip(PARTS, joint.slices(), strict=True):
-        held_out[name], asked[name] = apart(joint.vectors[:, values], places, vectors[:, values])
+        regression = Regression(joint.vectors[:, values], joint.references.places)
+        held_out[name], asked[name] = apart(regression, rows, vectors[:, values])
     truth, accuracies, weights = truth_of(classifier, test), {}, {}
     taken = [names for n in (1, 2, 3) for names in combinations(SINGLE, n)]
     for names in [*taken, ("fisher-slc",), tuple(settings["members"])]:
@@ -88,13 +90,12 @@ def only(model: FusionModel, place: int) -> FusionModel:
     return one
 
 
-def apart(vectors: Any, places: Any, asked: Any) -> tuple[Any, Any]:
-    """Log-probabilities by a regression on some of the values: of the training images, each left out, and of others."""
-    regression = Regression(vectors, places)
+def apart(regression: Regression, rows: list[int], asked: Any) -> tuple[Any, Any]:
+    """Log-probabilities by a regression of its own: of training images, each left out, and of others."""
     alpha = best_alpha(regression)
     coef, intercept = regression.solve(alpha)
-    held_out = regression.each_left_out(alpha)
-    temperature = fit_temperature(held_out, places)
+    held_out = regression.each_left_out(alpha)[rows]
+    temperature = fit_temperature(held_out, regression.places[rows])
     scores = asked.astype(np.float64) @ coef.T + intercept
     return log_probabilities(held_out, temperature), log_probabilities(scores, temperature)
 

@@ -80,6 +80,11 @@ class RayNodes:
         for process in [raylet, *_descendants(raylet)]:
             _kill(process)
 
+    def freeze_node(self, place: int = -1) -> None:
+        """Let a node stand still, its workers too: what is not done yet on it stays undone."""
+        for process in [self.raylets[place], *_descendants(self.raylets[place])]:
+            _send(process, signal.SIGSTOP)
+
     def workers(self, place: int | None = None) -> list[int]:
         """The processes that do the work, of one node or all."""
         raylets = self.raylets if place is None else [self.raylets[place]]
@@ -150,8 +155,12 @@ def _title(process: int) -> str:
 
 
 def _kill(process: int) -> None:
+    _send(process, signal.SIGKILL)
+
+
+def _send(process: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
+        os.kill(process, number)
 
 
 def _free_port() -> int:

@@ -173,13 +173,13 @@ def test_shards_answer_as_one_index(folder, ray_cluster, shard, tmp_path):
 
 
 def kill_workers(nodes, process, n):
-    """Kill workers that are at work, some tenths of a second apart, while the command runs."""
+    """Kill workers that are at work, a moment apart, while the command runs."""
     killed = 0
     while process.poll() is None and killed < n:
         for worker in nodes.busy_workers()[:1]:
             os.kill(worker, signal.SIGKILL)
             killed += 1
-            time.sleep(0.4)
+            time.sleep(0.2)
         time.sleep(0.01)
     return killed
 
@@ -207,6 +207,7 @@ def test_without_the_own_node_a_run_fails_and_the_next_one_resumes(folder, nodes
     cache = folder / f"cache-{tmp_path.name}"
     while process.poll() is None and (not cache.exists() or len(list(cache.rglob("*.npz"))) < 20):
         time.sleep(0.01)
+    nodes.freeze_node(1)  # or it might end the work before the command misses its own node
     nodes.kill_node(0)
     out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (1, "")  # Ray itself may end the process, with words of its own
