@@ -17,6 +17,7 @@ from lnbnn.reading.extraction import features_of
 PUBLISHED_GRID = {"bin_sizes": [4, 6, 9], "step_px": 4}
 ROWS: dict[str, Settings] = {
     "six scales every 8 px": {"max_descriptors": None},
+    "six scales every 8 px, 4,096 words": {"max_descriptors": None, "n_words": 4096, "n_samples": 1 << 18},
     "three scales every 4 px, as published": {"max_descriptors": None, "descriptor_params": PUBLISHED_GRID},
 }
 SETTINGS: Settings = {"n_train": 15, "n_test": 15, "seeds": [0], "inverse_penalty": 10.0}

@@ -29,7 +29,7 @@ ALPHAS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 _PRODUCTS = "ridge_products.npy"
 _MAX_KEPT = 4096  # rows of the products that are kept with a model; those of more are worked out when it changes
-_ABOUT_AS_GOOD = 0.01  # share of the least loss
+_ABOUT_AS_GOOD = 0.02  # share of the least loss
 _STEP = 2.0**-20
 _SHARPNESS = tuple(2.0 ** (step / 2) for step in range(2, 15))  # inverse temperatures, 2 to 128
 _ARRAYS = {
