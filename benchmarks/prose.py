@@ -155,7 +155,7 @@ for n_train in (15, 30):
         f"table2.plain-paper-{n_train}": lambda results, n=n_train: _to_paper(results, n, "local-nbnn"),
         f"table2.sizes-paper-{n_train}": lambda results, n=n_train: _to_paper(results, n, "local-nbnn + sizes"),
         f"table2.sizes-{n_train}": lambda results, n=n_train: _table2(results, n, "local-nbnn + sizes", "local-nbnn"),
-        f"table2.local-{n_train}": lambda results, n=n_train: _table2(results, n, "local-nbnn + sizes", "nbnn + sizes"),
+        f"table2.local-{n_train}": lambda results, n=n_train: _table2(results, n, "local-nbnn", "nbnn"),
         f"table2.kernel-{n_train}": lambda results, n=n_train: _table2(results, n, KERNEL.format(""), "spm-soft"),
         f"table2.kernel-sizes-{n_train}": lambda results, n=n_train: _table2(
             results, n, KERNEL.format("sizes, "), "spm-soft"

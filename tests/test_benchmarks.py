@@ -189,9 +189,9 @@ def test_the_authors_setup_by_hand():
     paper_setup = module_of("paper_setup")
     settings = paper_setup.SETTINGS | {"seeds": [0, 1], "rows": dict(list(paper_setup.ROWS.items())[:2])}
     parts = paper_setup.plan(settings)
-    assert [part.settings["seed"] for part in parts] == [0, 1, 0, 1]
+    assert [part.settings["seed"] for part in parts] == [0, 0, 1, 1]
     right, wrong, truth = np.eye(2), 1 - np.eye(2), np.array([0, 1])
-    scores = [right, wrong, right, right]
+    scores = [right, right, wrong, right]
     outcomes = [
         (part, {"scores": found, "truth": truth, "seconds": np.array(90.0)})
         for part, found in zip(parts, scores, strict=True)

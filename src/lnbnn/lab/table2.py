@@ -28,9 +28,8 @@ SETTINGS["params"] = {  # by the method, and what is different about it
     "local-nbnn + sizes": _LOCAL_NBNN | _SIZES,
     f"local-nbnn, {_AUTHORS}": preset_params("paper"),
     "nbnn": _NBNN,
-    "nbnn + sizes": _NBNN | _SIZES,
 }
-SETTINGS["slow"] = [f"local-nbnn, {_AUTHORS}", "nbnn", "nbnn + sizes"]
+SETTINGS["slow"] = [f"local-nbnn, {_AUTHORS}", "nbnn"]
 SETTINGS["kernels"] = [  # as published, then what was added
     {"machine": "svm", "blend": 0.0},
     {"machine": "svm"},
@@ -46,7 +45,6 @@ QUICK["params"] = {
     "local-nbnn + sizes": {"query_budget": 200} | _SIZES,
     f"local-nbnn, {_AUTHORS}": preset_params("paper") | {"query_budget": 200},
     "nbnn": {"query_budget": 100, "scale_weight": 0.0},
-    "nbnn + sizes": {"query_budget": 100} | _SIZES,
 }
 PAPER: dict[str, dict[str, tuple[str, str]]] = {  # at 15 and 30 images, as printed
     "caltech101": {
