@@ -17,8 +17,9 @@ from lnbnn.methods.linear_classifiers import LINEAR_CLASSIFIERS, best_c_and_blen
 from lnbnn.methods.responses import RESPONSES
 
 POOLINGS = {1: "whole image", 5: "whole image and quarters"}
-SETTINGS: Settings = {"n_train": 15, "n_test": table2.SETTINGS["n_test"], "seed": 0}
-SETTINGS |= {"inputs": {name: table2.SETTINGS["params"][name] for name in ("local-nbnn", "nbnn")}}
+SETTINGS: Settings = {"n_train": 15, "n_test": table2.METHODS.settings["n_test"], "seed": 0}
+SEARCHES = table2.METHODS.settings["params"] | table2.NBNN.settings["params"]
+SETTINGS |= {"inputs": {name: SEARCHES[name] for name in ("local-nbnn", "nbnn")}}
 SETTINGS |= {"responses": list(RESPONSES), "machines": list(LINEAR_CLASSIFIERS)}
 QUICK: Settings = {"n_train": 5, "n_test": 3, "inputs": {"local-nbnn": {"query_budget": 50}}}
 QUICK |= {"responses": ["unit"], "machines": ["logistic"]}

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lnbnn.cli import app
-from lnbnn.lab import EXPERIMENTS, get_experiment
+from lnbnn.lab import EXPERIMENTS, get_experiment, get_experiments
 from lnbnn.lab.records import read_record
 from lnbnn.lab.reproduce import start_in_background
 from lnbnn.version import __version__
@@ -40,7 +40,34 @@ def test_a_column_of_table2_is_asked_for_by_its_number(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["reproduce", "table2", "--quick", "--train", "7", "--runs", "r"])
     assert result.exit_code == 2
-    assert "table2 has columns of 3 or 5 images; got 7" in result.output
+    assert "table2-methods has columns of 3 or 5 images; got 7" in result.output
+
+
+def test_the_experiments_of_a_name():
+    names = {name: [one.name for one in get_experiments(name)] for name in ("table1", "table2", "table2-nbnn", "all")}
+    assert names["table1"] == ["table1"]
+    assert names["table2"] == ["table2-methods", "table2-authors-grid", "table2-nbnn", "table2-nbnn-kernel"]
+    assert names["table2-nbnn"] == ["table2-nbnn"]
+    assert names["all"] == list(EXPERIMENTS)
+
+
+def test_finished_rows_of_table2_are_recorded_and_the_others_named(tmp_path, monkeypatch):
+    pytest.importorskip("skimage")
+    monkeypatch.setenv("LNBNN_CALTECH101", str(tmp_path / "none"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(name, *more):
+        return CliRunner().invoke(app, ["reproduce", name, "--quick", "--runs", "r", "--output", "o", *more])
+
+    nothing = run("table2", "--finished")
+    assert nothing.exit_code == 1
+    assert "no part of table2-methods is finished in r; run it first." in str(nothing.exception)
+    assert run("table2-nbnn", "--train", "3").exit_code == 0
+    some = run("table2", "--finished")
+    assert some.exit_code == 0, some.output
+    assert "no part of table2-authors-grid is finished" in some.output
+    assert [path.name for path in (tmp_path / "o").iterdir()] == ["table2-nbnn-3-quick.json"]
+    assert read_record(tmp_path / "o" / "table2-nbnn-3-quick.json").command.endswith("table2-nbnn --quick --finished")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from lnbnn.data.folder import LabeledImages
-from lnbnn.lab import Part, get_experiment
+from lnbnn.lab import Part, get_experiments
 from lnbnn.lab.provenance import code_of, commit_of, data_of
 
 MODULE = """
@@ -60,7 +60,8 @@ def test_code_of_a_partial_is_that_of_its_function(tmp_path):
 
 def test_code_of_the_experiments_is_that_of_their_methods():
     """Pyramids do not change with the matching methods, nor these with the pyramids."""
-    parts = {part.kind: part for part in get_experiment("table2").plan(get_experiment("table2").settings)}
+    several = get_experiments("table2")
+    parts = {part.kind: part for experiment in several for part in experiment.plan(experiment.settings)}
     assert len({code_of(parts[kind]) for kind in ("spm-hard", "local-nbnn-responses", "nbnn-responses")}) == 3
 
 

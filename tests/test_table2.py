@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from lnbnn.lab import get_experiments
 from lnbnn.lab.base import markdown_table, mean_sd
 from lnbnn.lab.parts import kernel_part, responses_part, scores_part
+from lnbnn.lab.table2 import METHODS, merged
 from lnbnn.lab.table2 import PAPER as PAPER2
-from lnbnn.lab.table2 import SETTINGS as TABLE2
-from lnbnn.lab.table2 import plan as plan_table2
 from lnbnn.lab.table2 import row_of as row_of_table2
 from lnbnn.lab.table2 import summarize as summarize_table2
 from lnbnn.lab.table2 import tabulate as tabulate_table2
@@ -60,19 +60,34 @@ def test_table2_of_the_other_set_has_its_own_figures():
     assert tabulate_table2(results).splitlines()[2] == "| `local-nbnn` | 100.0 ± 0.0 | 2 | 40.1 |"
 
 
-def test_table2_has_the_papers_rows_on_five_splits_and_both_columns():
+def test_table2_has_the_papers_rows_on_three_or_five_splits_and_both_columns():
+    experiments = get_experiments("table2")
+    parts = [part for experiment in experiments for part in experiment.plan(experiment.settings)]
     rows = {}
-    for part in plan_table2(TABLE2):
-        rows.setdefault(row_of_table2(part), []).append((part.settings["n_train"], part.settings["seed"]))
-    assert [row for row in rows if row in TABLE2["params"]] == list(TABLE2["params"])  # the slow ones last
+    for part in parts:
+        rows.setdefault(row_of_table2(part), set()).add((part.settings["n_train"], part.settings["seed"]))
+    named = [row for experiment in experiments for row in experiment.settings["params"]]
+    assert [row for row in rows if row in named] == list(dict.fromkeys(named))
     assert set(PAPER2["caltech101"]) == set(PAPER2["caltech256"]) <= set(rows)
     for name, splits in rows.items():
         slow = name.startswith("nbnn") or name.endswith("grid")
         assert sorted(splits) == [(n, seed) for n in (15, 30) for seed in range(3 if slow else 5)], name
-    for part in plan_table2(TABLE2):  # what the paper's rows are made with
+    for part in parts:  # what the paper's rows are made with
         if (row := row_of_table2(part)) in PAPER2["caltech101"] and not row.startswith("spm"):
             assert part.settings["params"]["scale_weight"] == 0.0
             assert (part.settings.get("blend"), part.settings.get("levels")) in ((None, None), (0.0, 1))
+
+
+def test_rows_of_several_records_are_one_table():
+    first = {"columns": {"15": {"nbnn": 1, "spm-hard": 2}}, "dataset": "caltech256", "peak": 1}
+    second = {"columns": {"30": {"nbnn": 3}, "15": {"nbnn": 4, "spm-soft": 5}}, "dataset": "caltech256", "peak": 2}
+    columns = {"15": {"nbnn": 1, "spm-hard": 2, "spm-soft": 5}, "30": {"nbnn": 3}}
+    assert merged([first, second]) == {"columns": columns, "dataset": "caltech256", "peak": 1}
+    assert first["columns"] == {"15": {"nbnn": 1, "spm-hard": 2}}
+
+
+def test_a_record_of_table2_is_named_by_its_rows_and_column():
+    assert METHODS.label(METHODS.settings | {"n_train": [15]}) == "table2-methods-15"
 
 
 def test_mean_sd_and_table():

@@ -14,7 +14,13 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="table1, figure-k, figure-computation, figure-scaling, table2, or all.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="table1, figure-k, figure-computation, figure-scaling, table2, or all. Some rows of table 2 alone: "
+            "table2-methods, table2-authors-grid, table2-nbnn, table2-nbnn-kernel."
+        ),
+    ],
     dataset: Annotated[str, typer.Option(help="caltech101 or caltech256.")] = "caltech101",
     data: Annotated[
         Path | None,
@@ -43,12 +49,13 @@ def reproduce(
 
     Finished parts are kept: an interrupted run resumes. Writes a record (JSON) and, for a figure, a picture.
     """
+    from lnbnn.errors import InvalidInputError
     from lnbnn.files.outputs import check_folder
-    from lnbnn.lab import EXPERIMENTS, Lab, PartStatus, get_experiment
-    from lnbnn.lab.reproduce import chosen_settings, find_images, start_in_background
+    from lnbnn.lab import Lab, PartStatus, get_experiments
+    from lnbnn.lab.reproduce import chosen_settings, columns_of, find_images, start_in_background
     from lnbnn.lab.reproduce import reproduce as run
 
-    experiments = [get_experiment(each) for each in (EXPERIMENTS if name == "all" else [name])]
+    experiments = get_experiments(name)
     for folder in (output, runs):
         check_folder(folder)
     if background:
@@ -65,17 +72,30 @@ def reproduce(
     def tell(status: PartStatus) -> None:
         note(str(status))
 
+    missing: list[InvalidInputError] = []
+    n_records = 0
     for experiment in experiments:
         with usage_errors():
             settings = chosen_settings(experiment, splits=splits, train=train, quick=quick, images=images, note=note)
         command = " ".join(["lnbnn reproduce", experiment.name, *options])
         say("")
         say(f"{experiment.name}: {experiment.title}{' (quick: the figures mean nothing)' * quick}")
-        with progress_bars() as progress:
-            lab = Lab(set_name, images, runs, n_jobs=n_jobs, progress=progress)
-            done = run(experiment, settings, lab, command=command, output=output, finished=finished, on_part=tell)
-        for line in experiment.tabulate(done.record.results).rstrip().splitlines():
-            say(line)
-        say(f"record: {done.path}")
-        if done.picture is not None:
-            say(f"picture: {done.picture}")
+        for own in columns_of(settings):
+            try:
+                with progress_bars() as progress:
+                    lab = Lab(set_name, images, runs, n_jobs=n_jobs, progress=progress)
+                    done = run(experiment, own, lab, command=command, output=output, finished=finished, on_part=tell)
+            except InvalidInputError as error:
+                if not finished:
+                    raise
+                missing.append(error)
+                note(str(error))
+                continue
+            n_records += 1
+            for line in experiment.tabulate(done.record.results).rstrip().splitlines():
+                say(line)
+            say(f"record: {done.path}")
+            if done.picture is not None:
+                say(f"picture: {done.picture}")
+    if missing and not n_records:
+        raise missing[0]

@@ -19,7 +19,7 @@ from lnbnn.lab.lab import Lab, PartStatus, of_classes
 from lnbnn.lab.records import RunRecord, results_digest, write_record
 from lnbnn.params import resolve
 
-__all__ = ["Reproduced", "chosen_settings", "find_images", "reproduce", "start_in_background"]
+__all__ = ["Reproduced", "chosen_settings", "columns_of", "find_images", "reproduce", "start_in_background"]
 
 _QUICK_CLASSES = 6
 
@@ -64,6 +64,12 @@ def chosen_settings(
         for n_train in left_out:
             note(f"{n_train} training images per class: left out, the smallest class has {n_smallest} images.")
     return settings
+
+
+def columns_of(settings: Settings) -> list[Settings]:
+    """The settings of each number of training images by itself: each has a record of its own."""
+    several = settings["n_train"]
+    return [settings | {"n_train": [n]} for n in several] if isinstance(several, list) else [settings]
 
 
 def find_images(

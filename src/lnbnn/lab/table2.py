@@ -1,11 +1,13 @@
 """Table 2: every method of the comparison on one feature set, 15 and 30 training images per class.
 
 The paper's methods come first: as published, with nothing of ours but the search. Ours come below, and say what was
-added to them.
+added to them. The rows are those of four experiments: what takes hours can be run, and run again, by itself. Each
+writes one record per number of training images; :func:`merged` puts them together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,38 +16,22 @@ from lnbnn.lab.base import Experiment, Outcomes, Part, Results, Settings, markdo
 from lnbnn.lab.parts import accuracy, kernel_part, per_class, responses_part, scores_part
 from lnbnn.params import preset_params
 
-__all__ = ["EXPERIMENT"]
+__all__ = ["AUTHORS_GRID", "METHODS", "NBNN", "NBNN_KERNEL", "merged"]
 
 _AUTHORS = "the authors' grid"  # bins of 4, 6 and 9 pixels every 3 pixels, every query descriptor: the preset paper
 _NBNN = {"query_budget": 500, "index_params": {"form": "ivf-4bit", "n_lists": 128, "n_probes": 2}, "scale_weight": 0.0}
 _LOCAL_NBNN = {"query_budget": 500, "index_params": {"n_probes": 32}, "scale_weight": 0.0}
 _SIZES = {"scale_weight": 0.25}
-SETTINGS: Settings = {"n_train": [15, 30], "n_test": 15, "seeds": [0, 1, 2, 3, 4], "seeds_slow": [0, 1, 2]}
-SETTINGS["params"] = {  # by the method, and what is different about it
-    "local-nbnn": _LOCAL_NBNN,
-    "spm-hard": {},
-    "spm-soft": {},
-    "local-nbnn + sizes": _LOCAL_NBNN | _SIZES,
-    f"local-nbnn, {_AUTHORS}": preset_params("paper"),
-    "nbnn": _NBNN,
-}
-SETTINGS["slow"] = [f"local-nbnn, {_AUTHORS}", "nbnn"]
-SETTINGS["kernels"] = [  # as published, then what was added
+_KERNELS: list[Settings] = [  # as published, then what was added
     {"machine": "svm", "blend": 0.0},
     {"machine": "svm"},
     {"response": "unit", "levels": 2, "blend": 0.0},
     {"response": "unit", "levels": 2},
 ]
-SETTINGS["kernels_with_sizes"] = [{"response": "unit", "levels": 2}]  # cross-validated best on Local NBNN responses
-QUICK: Settings = {"n_train": [3, 5], "n_test": 3, "seeds": [0], "seeds_slow": [0]}
-QUICK["params"] = {
-    "local-nbnn": {"query_budget": 200, "scale_weight": 0.0},
-    "spm-hard": {"n_words": 64, "n_samples": 4000},
-    "spm-soft": {"n_words": 64, "n_samples": 4000},
-    "local-nbnn + sizes": {"query_budget": 200} | _SIZES,
-    f"local-nbnn, {_AUTHORS}": preset_params("paper") | {"query_budget": 200},
-    "nbnn": {"query_budget": 100, "scale_weight": 0.0},
-}
+_COLUMNS: Settings = {"n_train": [15, 30], "n_test": 15}
+_QUICK: Settings = {"n_train": [3, 5], "n_test": 3, "seeds": [0]}
+_QUICK_NBNN = {"params": {"nbnn": {"query_budget": 100, "scale_weight": 0.0}}}
+_QUICK_SPM = {"n_words": 64, "n_samples": 4000}
 PAPER: dict[str, dict[str, tuple[str, str]]] = {  # at 15 and 30 images, as printed
     "caltech101": {
         "nbnn": ("63.2 ± 0.9", "70.3 ± 0.6"),
@@ -69,26 +55,22 @@ PAPER: dict[str, dict[str, tuple[str, str]]] = {  # at 15 and 30 images, as prin
 
 
 def plan(settings: Settings) -> list[Part]:
-    """Split by split, so that a run that is stopped has whole splits; the slow methods come last, one by one."""
+    """Split by split, so that a run that is stopped has whole splits."""
     parts = []
-    slow = settings["slow"]
-    others = [row for row in settings["params"] if row not in slow]
-    for rows, seeds in ((others, settings["seeds"]), *(([row], settings["seeds_slow"]) for row in slow)):
-        for n_train in settings["n_train"]:
-            for seed in seeds:
-                split = {"n_train": n_train, "n_test": settings["n_test"], "seed": seed}
-                for row in rows:
-                    parts += _parts_of(row, split, settings)
+    for n_train in settings["n_train"]:
+        for seed in settings["seeds"]:
+            split = {"n_train": n_train, "n_test": settings["n_test"], "seed": seed}
+            for row, params in settings["params"].items():
+                parts += _parts_of(row, params, split, settings["kernels"].get(row, []))
     return parts
 
 
-def _parts_of(row: str, split: dict[str, int], settings: Settings) -> list[Part]:
-    """A method, and the kernels on its responses if it has any."""
-    method, params = row.replace(",", " ").split()[0], settings["params"][row]
-    if method.startswith("spm") or row.endswith(_AUTHORS):
+def _parts_of(row: str, params: Settings, split: dict[str, int], kernels: list[Settings]) -> list[Part]:
+    """A method, and the kernels on its responses."""
+    method = row.replace(",", " ").split()[0]
+    if not kernels:
         return [scores_part(method, split, params)]
     responses = responses_part(method, split, params)
-    kernels = settings["kernels_with_sizes" if params["scale_weight"] else "kernels"]
     return [responses, *(kernel_part(f"{method}-kernel", how, responses) for how in kernels)]
 
 
@@ -144,5 +126,62 @@ def tabulate(results: Results) -> str:
     return markdown_table(header, table)
 
 
-TITLE = "Every method on the same features, mean per-class accuracy in %"
-EXPERIMENT = Experiment("table2", TITLE, SETTINGS, plan, summarize, tabulate, QUICK, PAPER)
+def merged(several: Iterable[Results]) -> Results:
+    """The rows of several records of one data set, each from the first that has it."""
+    columns: dict[str, dict[str, Any]] = {}
+    whole: Results = {"columns": columns}
+    for results in several:
+        whole = results | whole
+        for n_train, rows in results["columns"].items():
+            columns[n_train] = rows | columns.get(n_train, {})
+    return whole
+
+
+def _experiment(name: str, title: str, quick: Settings, **settings: Any) -> Experiment:
+    def label(own: Settings) -> str:
+        return "-".join([name, *map(str, own["n_train"])])
+
+    own = _COLUMNS | {"kernels": {}} | settings
+    shown = f"{title}, mean per-class accuracy in %"
+    return Experiment(name, shown, own, plan, summarize, tabulate, _QUICK | quick, PAPER, label=label)
+
+
+METHODS = _experiment(
+    "table2-methods",
+    "Local NBNN, its kernels and the pyramids on the same features",
+    {
+        "params": {
+            "local-nbnn": {"query_budget": 200, "scale_weight": 0.0},
+            "spm-hard": _QUICK_SPM,
+            "spm-soft": _QUICK_SPM,
+            "local-nbnn + sizes": {"query_budget": 200} | _SIZES,
+        }
+    },
+    seeds=[0, 1, 2, 3, 4],
+    params={
+        "local-nbnn": _LOCAL_NBNN,
+        "spm-hard": {},
+        "spm-soft": {},
+        "local-nbnn + sizes": _LOCAL_NBNN | _SIZES,
+    },
+    kernels={
+        "local-nbnn": _KERNELS,
+        "local-nbnn + sizes": _KERNELS[-1:],  # cross-validated best on Local NBNN responses
+    },
+)
+AUTHORS_GRID = _experiment(
+    "table2-authors-grid",
+    "Local NBNN on the authors' grid, every query descriptor",
+    {"params": {f"local-nbnn, {_AUTHORS}": preset_params("paper") | {"query_budget": 200}}},
+    seeds=[0, 1, 2],
+    params={f"local-nbnn, {_AUTHORS}": preset_params("paper")},
+)
+NBNN = _experiment("table2-nbnn", "NBNN: an index per class", _QUICK_NBNN, seeds=[0, 1, 2], params={"nbnn": _NBNN})
+NBNN_KERNEL = _experiment(
+    "table2-nbnn-kernel",
+    "NBNN and the kernels on its responses",
+    _QUICK_NBNN,
+    seeds=[0, 1, 2],
+    params={"nbnn": _NBNN},
+    kernels={"nbnn": _KERNELS},
+)
