@@ -21,6 +21,7 @@ from lnbnn.data.folder import write_list
 from lnbnn.lab import Lab, Outcome, Outcomes, Results, Settings
 
 SETTINGS: Settings = {"n_train": 15, "n_test": 3, "seed": 0, "samples_a_second": 250, "min_share": 1.0}
+SETTINGS |= {"preset": "balanced"}
 QUICK: Settings = {"n_train": 3, "n_test": 2}
 FRAME = re.compile(r"^(?P<function>\S+) \((?P<file>.*):(?P<line>\d+)\)$")
 
@@ -32,7 +33,7 @@ def compute(lab: Lab, settings: Settings) -> Outcome:
         model, stacks = Path(folder) / "model", Path(folder) / "stacks.txt"
         for name, images in zip(("train", "test"), lab.split_of(settings), strict=True):
             write_list(Path(folder) / f"{name}.csv", images)
-        subprocess.run([*lnbnn, "fit", f"{folder}/train.csv", str(model)], check=True)
+        subprocess.run([*lnbnn, "fit", f"{folder}/train.csv", str(model), "--preset", settings["preset"]], check=True)
         evaluate = [*lnbnn, "evaluate", str(model), f"{folder}/test.csv", "--jobs", "1"]
         subprocess.run([*watch, "--output", str(stacks), "--", *evaluate], check=True)
         return {"lines": lines_of(stacks.read_text(encoding="utf-8"))}

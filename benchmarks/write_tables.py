@@ -18,6 +18,7 @@ OF_MANY = {
     "presets": "caltech101",
     "deep": "deep",
     "differences": "differences",
+    "paper-figures": "paper_figures",
     "sift": "sift",
     "sift-choice": "sift_choice",
     "scale": "scale",
