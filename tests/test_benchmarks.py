@@ -17,7 +17,7 @@ from lnbnn.lab.records import read_record
 from lnbnn.lab.reproduce import reproduce
 
 HERE = Path(__file__).resolve().parent.parent
-SHARED = {"common", "differences", "scale", "write_tables", "prose"}
+SHARED = {"common", "differences", "paper_figures", "scale", "write_tables", "prose"}
 NAMES = sorted({path.stem for path in (HERE / "benchmarks").glob("*.py")} - SHARED)
 NETWORKS = {"deep", "deep_choice"}
 IN_SMALL = {  # what a run on a few gratings changes in the quick settings; the others start processes or train long
