@@ -2,10 +2,11 @@
 
 For each seeded split: Local NBNN on the cells, and, on the mean of the same cells, nearest class mean, 5 nearest
 neighbors and logistic regression. Writes results/deep-<images>.json. ``--methods``: SVMs on the responses of Local
-NBNN (kernel), and the fusion of Local NBNN on two layers with SVMs on pooled cells (fused). What is fused was chosen among some 25 combinations by
-leave-one-out scores of the training images of splits 0 and 1, in trials without a record; size, components, location
-weight, k and the penalty of the regression on training images of split 0. Training images of one split are among the
-test images of others. benchmarks/deep_choice.py repeats the main comparisons with a record.
+NBNN (kernel), and the fusion of Local NBNN on two layers with SVMs on pooled cells (fused). What is fused was chosen
+among some 25 combinations by leave-one-out scores of the training images of splits 0 and 1, in trials without a
+record; size, components, location weight, k and the penalty of the regression on training images of split 0. Training
+images of one split are among the test images of others. benchmarks/deep_choice.py repeats the main comparisons with a
+record.
 
     python benchmarks/deep.py --train 15 --methods fused     # a record of its own: results/deep-fused-15.json
 """

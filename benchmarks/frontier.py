@@ -36,6 +36,7 @@ SEARCHES: dict[str, list[Any]] = {
     "paper": [[8, 4, [[None, None]]]],
 }
 PRESETS = {"balanced": [8, 4, 500, 0.95], "fast": [2, 3, 1000, 0.9], "paper": [8, 4, None, None]}
+OTHERWISE = {"paper": ", but with sizes"}  # every row has them
 FIELDS = ("n_probes", "rerank_factor", "query_budget", "stop_confidence")
 GRIDS: dict[str, Settings] = {  # every: of a grid that takes long, one image in so many is asked about
     name: {
@@ -102,7 +103,7 @@ def summarize(settings: Settings, outcomes: Outcomes) -> Results:
 
 
 def tabulate(results: Results) -> str:
-    names = {place: f"preset `{name}`" for name, place in results["presets"].items()}
+    names = {place: f"preset `{name}`{OTHERWISE.get(name, '')}" for name, place in results["presets"].items()}
     rows = []
     for place, point in sorted(enumerate(results["points"]), key=lambda pair: -pair[1]["accuracy"]):
         queries = f"{point['query_budget']:,}" if point["query_budget"] else "all"
