@@ -124,7 +124,7 @@ def draw(results: Results) -> Any:
         axes.annotate(name, at, xytext=(-6, -14), textcoords="offset points", ha="right")
     axes.set_xscale("log")
     plain_log(axes.xaxis)
-    axes.legend(loc="lower right")
+    axes.legend(loc="upper right")
     return figure
 
 
