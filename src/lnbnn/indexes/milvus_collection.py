@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.errors import InvalidInputError, LnbnnError, MissingExtraError, ModelFormatError
+from lnbnn.errors import LnbnnError, MissingExtraError, ModelFormatError
+from lnbnn.indexes.milvus_address import TOKEN, URI, is_file
 from lnbnn.references import MAX_DESCRIPTORS
 
 try:
@@ -32,21 +32,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("index 'milvus' needs the extra: pip install 'lnbnn[milvus]'.") from error
 
-__all__ = [
-    "MAX_CELLS",
-    "MAX_NEIGHBORS",
-    "TOKEN",
-    "URI",
-    "Collection",
-    "check_uri",
-    "full_uri",
-    "trusted_uri",
-]
-
-URI = "LNBNN_MILVUS_URI"
-"""Environment variable: the address to use instead of the one that a model holds."""
-TOKEN = "LNBNN_MILVUS_TOKEN"
-"""Environment variable: what the server asks for, ``user:password`` or a key. It is never stored."""
+__all__ = ["MAX_CELLS", "MAX_NEIGHBORS", "Collection"]
 
 MAX_NEIGHBORS = 16_384
 """Of one query, and rows of one answer: Milvus's own limit."""
@@ -72,49 +58,6 @@ _clients: dict[tuple[str, int], MilvusClient] = {}
 _connecting = threading.Lock()
 
 
-# ---- addresses ------------------------------------------------------------------------------------------------------
-
-
-def check_uri(uri: object) -> str:
-    """An address of Milvus: ``http://HOST:PORT``, or a file of milvus-lite, whose name ends in ``.db``."""
-    is_server = isinstance(uri, str) and urlsplit(uri).scheme in ("http", "https") and bool(urlsplit(uri).hostname)
-    is_file = isinstance(uri, str) and uri.endswith(".db") and "://" not in uri and len(uri) > len(".db")
-    if not (is_server or is_file):
-        raise InvalidInputError(
-            f"uri must be a file whose name ends in .db, or http://HOST:PORT of a Milvus server; got {uri!r}."
-        )
-    return str(uri)
-
-
-def full_uri(uri: str) -> str:
-    """The address to connect to, for one that the user gives; the environment has precedence, a file is a full path."""
-    uri = check_uri(os.environ.get(URI) or uri)
-    return uri if "://" in uri else os.path.abspath(uri)
-
-
-def trusted_uri(stored: str, where: Path) -> str:
-    """The address to connect to, for one that a model holds.
-
-    A model may come from anyone: a server on another machine is asked only if the user names it.
-    """
-    if os.environ.get(URI):
-        return full_uri(stored)
-    try:
-        check_uri(stored)
-    except InvalidInputError as error:
-        raise ModelFormatError(f"{where}: {error}") from error
-    host = urlsplit(stored).hostname if "://" in stored else None
-    if host is not None and host != "localhost" and not host.startswith("127.") and host != "::1":
-        raise LnbnnError(
-            f"{where}: the vectors are on the Milvus server {stored}; to allow the connection, set {URI}={stored}"
-        )
-    if host is None and not os.path.isdir(stored):
-        raise ModelFormatError(
-            f"{where}: the vectors are in {stored}, which is missing; copy it there, or set {URI} to where it is."
-        )
-    return stored
-
-
 def _client(uri: str) -> MilvusClient:
     key = (uri, os.getpid())
     with _connecting:
@@ -133,7 +76,7 @@ class Collection:
     Parameters
     ----------
     uri : str
-        As :func:`full_uri` or :func:`trusted_uri` gives it.
+        As :mod:`lnbnn.indexes.milvus_address` gives it.
     name : str
     n_dims : int
     """
@@ -272,7 +215,7 @@ class Collection:
         if names == []:
             return distances, ids
         at_once = min(_MAX_QUERIES, _BYTES_AT_ONCE // (4 * self.n_dims), _BYTES_AT_ONCE // (16 * limit))
-        if is_flat and "://" not in self.uri:  # milvus-lite subtracts all queries from all rows at once
+        if is_flat and is_file(self.uri):  # milvus-lite subtracts all queries from all rows at once
             at_once = min(at_once, _LITE_BYTES // (4 * self.n_dims * max(1, self.n_rows())))
         at_once = max(1, at_once)
         for start in range(0, len(queries), at_once):
@@ -356,7 +299,7 @@ class Collection:
         return f"{self.uri}: the collection {self.name} lacks {n:,} of the model's vectors; fit the model again."
 
     def _call(self, what: str, method: str, *args: Any, timeout: float = _TIMEOUT_S, **given: Any) -> Any:
-        if "://" not in self.uri:
+        if is_file(self.uri):
             timeout = _LOAD_S  # milvus-lite is this process: it is slow, but cannot be away
         try:
             return getattr(_client(self.uri), method)(*args, timeout=timeout, **given)

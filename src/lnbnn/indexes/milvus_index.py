@@ -19,14 +19,8 @@ from lnbnn.files.arrays import load_array, save_array
 from lnbnn.indexes.base import Index
 from lnbnn.indexes.faiss_index import FaissIndex
 from lnbnn.indexes.faiss_kmeans import kmeans_centers, nearest_centers
-from lnbnn.indexes.milvus_collection import (
-    MAX_CELLS,
-    MAX_NEIGHBORS,
-    Collection,
-    check_uri,
-    full_uri,
-    trusted_uri,
-)
+from lnbnn.indexes.milvus_address import check_uri, full_uri, trusted_uri
+from lnbnn.indexes.milvus_collection import MAX_CELLS, MAX_NEIGHBORS, Collection
 from lnbnn.indexes.milvus_rows import Ids, RemoteRows, runs
 from lnbnn.indexes.milvus_state import IDS, State, ids_in, ids_known, is_made_in, new_mark, not_in, states_in
 from lnbnn.indexes.vector_table import VectorTable

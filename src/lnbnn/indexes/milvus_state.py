@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from lnbnn.errors import LnbnnError, ModelFormatError
 from lnbnn.files.arrays import load_array
 from lnbnn.files.regular import read_regular
+from lnbnn.indexes.milvus_address import trusted_uri
 
 __all__ = ["State", "ids_known", "is_made_in", "let_go", "new_mark", "states_in"]
 
@@ -152,7 +153,7 @@ def let_go(folder: Path, home: Path) -> bool:
 
 
 def _release(folder: Path, state: State, others: list[tuple[Path, State]], home: Path) -> None:
-    from lnbnn.indexes.milvus_collection import Collection, trusted_uri
+    from lnbnn.indexes.milvus_collection import Collection
 
     sharing = [where for where, other in others if other.name == state.name]
     collection = Collection(trusted_uri(state.uri, folder), state.name, state.n_dims)
