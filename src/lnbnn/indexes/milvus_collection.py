@@ -50,6 +50,10 @@ _DOUBT_S = 120.0  # without any progress, for kinds that some servers take but d
 _DOUBTFUL = ("DISKANN", "SCANN")
 _IDLE_S = 20.0  # without any progress: what is not indexed by then will not be
 _NAME = re.compile(r"lnbnn_[0-9a-f]{8}_\d{1,10}_\d{1,20}_[0-9a-f]{16}")
+_AWAY = re.compile(  # a part of the server starts, moves or is gone: that passes
+    r"Fail connecting|UNAVAILABLE|DEADLINE|timeout|unavailable|Cannot invoke RPC|closed|not available|offline|"
+    r"(node|channel|segment|replica|delegator|leader)s?\b[^:;,]*not (found|loaded)"
+)
 _VECTOR, _ID, _IMAGE = "vector", "id", "image"
 
 logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it logs a traceback for every error that it also raises
@@ -114,7 +118,9 @@ class Collection:
                 f"{self.uri}: the collection {self.name} holds vectors of length {n_dims}, the model has "
                 f"{self.n_dims}; it is not the model's, fit the model again."
             )
-        self._call("load the collection", "load_collection", self.name, timeout=_LOAD_S)
+        state = self._call("load the collection", "get_load_state", self.name)["state"]
+        if state.name != "Loaded":  # someone may have loaded it with several replicas: they stay
+            self._call("load the collection", "load_collection", self.name, timeout=_LOAD_S)
         self._partitions = set(self._call("list partitions", "list_partitions", self.name))
         return self
 
@@ -138,8 +144,16 @@ class Collection:
             self._call("store vectors", "insert", self.name, rows, partition_name=partition)
 
     def flush(self) -> None:
-        """Have all rows on the server's disk, and to be found by everyone."""
+        """Have all rows on the server's disk."""
         self._call("store vectors", "flush", self.name, timeout=_LOAD_S)
+
+    def catch_up(self) -> None:
+        """Wait until searches find all that was written so far, by anyone.
+
+        A search may lag behind by seconds ("Bounded"); never to do so ("Strong") would cost each call about 0.2 s. One
+        call that does not lag brings the server up to date for those after it, as do :meth:`marks` and :meth:`n_rows`.
+        """
+        self.n_rows()
 
     def delete(self, ids: NDArray[np.int64]) -> None:
         """Remove rows; ids that are not there do no harm."""
@@ -179,12 +193,18 @@ class Collection:
         at_once = max(1, min(_BYTES_AT_ONCE // (4 * self.n_dims + 16), _IDS_AT_ONCE))
         for start in range(0, len(ids), at_once):
             part = ids[start : start + at_once].tolist()
-            rows = self._call("read vectors", "get", self.name, ids=part, output_fields=[_ID, _VECTOR])
-            found = {int(row[_ID]): row[_VECTOR] for row in rows}
+            found = self._get(part, "Bounded")
+            if len(found) < len(part):  # they were written a moment ago?
+                found = self._get(part, "Strong")
             if len(found) < len(part):
                 raise ModelFormatError(self.lacks(len(part) - len(found)))
             vectors[start : start + len(part)] = [found[number] for number in part]
         return vectors
+
+    def _get(self, ids: list[int], level: str) -> dict[int, Any]:
+        given: dict[str, Any] = {"output_fields": [_ID, _VECTOR], "consistency_level": level}
+        rows = self._call("read vectors", "get", self.name, ids=ids, **given)
+        return {int(row[_ID]): row[_VECTOR] for row in rows}
 
     def search(
         self,
@@ -230,6 +250,7 @@ class Collection:
                 partition_names=names,
                 search_params={"metric_type": "L2", "params": params or {}},
                 output_fields=[_ID],
+                consistency_level="Bounded",
             )
             for row, found in enumerate(hits, start=start):
                 n = len(found)
@@ -310,7 +331,7 @@ class Collection:
         """One line for what pymilvus raised."""
         text = " ".join(str(getattr(error, "message", None) or error).split())[:200]
         code = getattr(error, "code", None)
-        if code == 100 or "not found" in text or "does not exist" in text:
+        if code == 100 or re.search(r"collection[^:;,]*(not found|does not exist)", text):
             return ModelFormatError(
                 f"{self.uri}: the collection {self.name} is missing; it was removed, or this is another server: "
                 f"name the right one in {URI}, or fit the model again."
@@ -320,8 +341,7 @@ class Collection:
                 f"{self.uri}: cannot be opened; another process uses it (milvus-lite serves one at a time), or it is "
                 "no file of milvus-lite."
             )
-        away = ("Fail connecting", "UNAVAILABLE", "DEADLINE", "timeout", "unavailable", "Cannot invoke RPC", "closed")
-        if code == 2 or isinstance(error, grpc.RpcError | OSError) or any(word in text for word in away):
+        if code == 2 or isinstance(error, grpc.RpcError | OSError) or _AWAY.search(text):
             return LnbnnError(
                 f"{self.uri}: Milvus does not answer ({text}); start it, or name where it is in {URI}, and try again."
             )
