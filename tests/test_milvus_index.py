@@ -7,6 +7,7 @@ import importlib
 import json
 import logging
 import os
+import pickle
 import shutil
 import sys
 from contextlib import suppress
@@ -18,9 +19,10 @@ import numpy as np
 import pytest
 from changing import QUERIES, changed, features, fresh, make
 from fake_milvus import Killed
+from fake_ray import HereCluster
 from synthetic import clustered_vectors, grating, grating_set
 
-from lnbnn import LateFusion, LocalNBNN, load
+from lnbnn import NBNN, LateFusion, LocalNBNN, load
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.indexes import make_index
 from lnbnn.indexes.milvus_state import is_made_in, new_mark
@@ -341,6 +343,28 @@ def test_a_mark_tells_a_folder_from_its_copy(tmp_path):
         assert -(1 << 62) <= mark < 0
         assert is_made_in(tmp_path / "one", mark)
         assert not is_made_in(tmp_path / "two", mark)
+
+
+@pytest.mark.parametrize("uri", [URI, "vectors.db"])
+def test_on_a_cluster_the_process_that_has_the_connection_asks(server, tmp_path, monkeypatch, uri):
+    """Workers extract: they have no address, no credentials, and cannot open a file that this process holds."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vectors.db").mkdir()
+    images, labels = grating_set(3, 3)
+    params = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}
+    model = LocalNBNN(index="milvus", index_params={"uri": uri, "index_type": "FLAT"}, descriptor_params=params)
+    model.fit(images, labels).save(tmp_path / "model")
+    model = load(tmp_path / "model").set_params(n_jobs=1)
+    expected = model.decision_function(images)
+    assert not model.fitted().opens_elsewhere
+    with pytest.raises(pickle.PicklingError):
+        pickle.dumps(model.fitted())
+    assert np.array_equal(model.set_params(n_jobs=HereCluster()).decision_function(images), expected)
+
+
+def test_a_method_with_an_index_per_class_is_refused(server):
+    with pytest.raises(InvalidInputError, match="index 'milvus' is one large index"):
+        NBNN(index="milvus", index_params={"uri": URI}).fit(*grating_set(2, 2))
 
 
 def test_a_fusion_with_a_member_on_milvus(server, tmp_path):

@@ -42,7 +42,7 @@ class Index(Configurable, ABC):
     """
 
     is_remote: ClassVar[bool] = False
-    """Whether other machines search: then every process asks them, and none opens the index for itself."""
+    """Whether others search: then one process asks them, and workers of a cluster do not open the index themselves."""
 
     max_pending: int | None = None
     """How many added vectors a model's files may hold beside the index; None: by its size."""

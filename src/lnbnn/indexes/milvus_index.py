@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from lnbnn.indexes.milvus_address import check_uri, full_uri, trusted_uri
 from lnbnn.indexes.milvus_collection import MAX_CELLS, MAX_NEIGHBORS, Collection
 from lnbnn.indexes.milvus_rows import Ids, RemoteRows, runs
 from lnbnn.indexes.milvus_state import FILE, IDS, State, ids_in, ids_known, new_mark
-from lnbnn.indexes.milvus_upkeep import claim, survey
+from lnbnn.indexes.milvus_survey import claim, survey
 from lnbnn.indexes.vector_table import VectorTable
 from lnbnn.params import check_whole
 
@@ -79,6 +79,7 @@ class MilvusIndex(Index):
     """
 
     name = "milvus"
+    is_remote: ClassVar[bool] = True  # so no worker of a cluster needs the address, the credentials or the file
 
     uri: str = "lnbnn.db"
     index_type: str = "IVF_FLAT"

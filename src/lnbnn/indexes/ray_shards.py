@@ -102,7 +102,7 @@ class RayShards(Index):
     def _start(self, rows: list[list[range]]) -> None:
         """New shards with these rows, not yet built."""
         make = self._new_shard(len(rows))
-        self._shards = [KeptObject(make, f"shard {place} of the index") for place in range(len(rows))]
+        self._shards = [KeptObject(make, f"shard {place} of the index", place) for place in range(len(rows))]
         self._rows, self._n_built = [[] for _ in rows], self._table.n_rows
         for place, ranges in enumerate(rows):
             for own in ranges:
