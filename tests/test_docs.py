@@ -41,6 +41,7 @@ LIMITS = {  # figures that are settings, limits, or of someone else
     "page.md": {"64 MiB", "256 MiB", "1 MiB", "20 s"},
     "python.md": {"67 million", "704 MiB", "48 MiB", "512 MiB", "70 MiB"},
     "reject-strangers.md": {"0.5 %"},
+    "scale.md": {"512 MiB", "3.8 million"},
 }
 FOREIGN = (
     r"\b(anew|manners|dearest|doubles|for ever|at hand|passed over|sub-folders?|any more"
