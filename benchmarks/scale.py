@@ -182,7 +182,8 @@ def _assumptions() -> str:
         "machine that fits holds the vectors of a model and their ids in its memory, too; where it cannot, the row "
         f"says so (Milvus is filled in parts). A model lists its images in {MAX_MANIFEST_BYTES >> 20} MiB at "
         f"{IMAGE_BYTES} bytes each, {_count(MAX_MANIFEST_BYTES / IMAGE_BYTES, 1)} images; a larger set takes several "
-        "models, every one of which is asked, and whose answers this version does not merge. Work is assumed to divide evenly by cores.\n"
+        "models, every one of which is asked, and whose answers this version does not merge. "
+        "Work is assumed to divide evenly by cores.\n"
         "\nMeasured: images extracted per second and core, and the cost of a search through Ray, at least that of one "
         "without (`ray-work`); CPU time per vector built, which grows as a power, and per search, which grows by so "
         "much for each doubling (`growth-large`), both of dense SIFT; Milvus (`engine-growth`): its times of a whole "
@@ -209,9 +210,9 @@ def _milvus_options() -> str:
     header = " | ".join(["Milvus option", "bytes per vector in memory", "on disk", *names])
     return table(header, rows) + (
         "\nMemory of all servers, and how many they are, by arithmetic from Milvus's defaults; on the disk, the "
-        "vectors as they came and the index. What each option costs in time and recall was measured on one small server "
-        "([kinds of index](milvus.md#kinds-of-index)), but for `DISKANN`, which that server refuses. With `mmap`, the "
-        "vectors that are asked for should fit into the memory, or the disk decides the speed.\n"
+        "vectors as they came and the index. What each option costs in time and recall was measured on one small "
+        "server ([kinds of index](milvus.md#kinds-of-index)), but for `DISKANN`, which that server refuses. With "
+        "`mmap`, the vectors that are asked for should fit into the memory, or the disk decides the speed.\n"
     )
 
 
