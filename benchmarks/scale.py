@@ -121,7 +121,13 @@ def render(read: Read) -> str:
     text = table(" | ".join(columns[place] for place in shown), [[row[place] for place in shown] for row in rows])
     if lacking:
         text += f"\nNot on record yet: {', '.join(columns[place] for place in lacking)}.\n"
-    return text + _assumptions() + ("\n" + found.found if found.found else "") + "\n" + _milvus_options()
+    return (
+        text
+        + _assumptions()
+        + ("\n" + found.found if found.found else "")
+        + "\n"
+        + _milvus_options(read("milvus-options") is not None)
+    )
 
 
 def n_models(images: str) -> int:
@@ -192,7 +198,7 @@ def _assumptions() -> str:
     )
 
 
-def _milvus_options() -> str:
+def _milvus_options(is_measured: bool) -> str:
     room = MEMORY_GIB * 2**30 * USABLE
     names = [f"{images}, {kind}" for images in SETS for kind in DESCRIPTORS]
     rows = []
@@ -208,12 +214,14 @@ def _milvus_options() -> str:
             ]
         )
     header = " | ".join(["Milvus option", "bytes per vector in memory", "on disk", *names])
-    return table(header, rows) + (
+    text = table(header, rows) + (
         "\nMemory of all servers, and how many they are, by arithmetic from Milvus's defaults; on the disk, the "
-        "vectors as they came and the index. What each option costs in time and recall was measured on one small "
-        "server ([kinds of index](milvus.md#kinds-of-index)), but for `DISKANN`, which that server refuses. With "
-        "`mmap`, the vectors that are asked for should fit into the memory, or the disk decides the speed.\n"
+        "vectors as they came and the index. `DISKANN` was not tried: the server of the tests refuses it. With `mmap`, "
+        "the vectors that are asked for should fit into the memory, or the disk decides the speed."
     )
+    if is_measured:
+        text += " What the others cost in time and recall on one small server: [kinds](milvus.md#kinds-of-index)."
+    return text + "\n"
 
 
 def _count(n: float, digits: int = 0) -> str:

@@ -32,7 +32,7 @@ RECORDS = {
 
 
 def read(name):
-    return SimpleNamespace(results=RECORDS[name])
+    return SimpleNamespace(results=RECORDS[name]) if name in RECORDS else None
 
 
 def row(words, way):

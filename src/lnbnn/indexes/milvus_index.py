@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,8 +21,8 @@ from lnbnn.indexes.faiss_kmeans import kmeans_centers, nearest_centers
 from lnbnn.indexes.milvus_address import check_uri, full_uri, trusted_uri
 from lnbnn.indexes.milvus_collection import MAX_CELLS, MAX_NEIGHBORS, Collection
 from lnbnn.indexes.milvus_rows import Ids, RemoteRows, runs
-from lnbnn.indexes.milvus_state import FILE, IDS, State, ids_in, ids_known, new_mark
-from lnbnn.indexes.milvus_survey import claim, survey
+from lnbnn.indexes.milvus_state import FILE, IDS, State, home_of, ids_in, ids_known, new_mark
+from lnbnn.indexes.milvus_survey import claim, sent_already, survey
 from lnbnn.indexes.vector_table import VectorTable
 from lnbnn.params import check_whole
 
@@ -39,8 +38,6 @@ _MORE = 4  # times as many, where these were too few
 _RANGES = 100  # of ids in one filter, at most; more are passed over here
 _CALLS_AT_ONCE = 4  # of a search that visits several cells
 _OUTGROWN = 4
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, repr=False)
@@ -301,7 +298,7 @@ class MilvusIndex(Index):
         If that fails, the index is what it was, and can be saved again.
         """
         self.build()
-        home = _home_of(folder)
+        home = home_of(folder)
         clash = self._sent.rows_of(self._table.ids[len(self._sent) :]) >= 0  # ids that came again
         if self._state is not None and (home is None or home != self._home or clash.any()):
             self._copy().save(folder)
@@ -336,7 +333,7 @@ class MilvusIndex(Index):
         save_array(folder / CENTERS, self._centers)
         claim(collection, state, home, self._state)
         tail = len(self._sent) + np.flatnonzero(~is_gone[len(self._sent) :])
-        there = self._sent_already(kept, table.ids[tail], home)
+        there = sent_already(collection, kept, table.ids[tail], home)
         if there is None:
             return None
         tail = tail[~there]
@@ -346,30 +343,6 @@ class MilvusIndex(Index):
         if self._state is None:
             table.drop_removed()
         return state
-
-    def _sent_already(self, kept: NDArray[np.int64], ids: NDArray[np.int64], home: Path) -> NDArray[np.bool_] | None:
-        """Which of the ids to be sent are there already, of a writer that was killed; what nobody knows is removed.
-
-        None if rows among those that are to be kept are there twice.
-        """
-        collection = self._collection
-        assert collection is not None
-        if collection.n_rows() == len(kept) + len(collection.marks()):
-            return np.zeros(len(ids), bool)
-        found = survey(collection, kept, [kept, ids, *ids_known(home, collection.name)])
-        if len(found.missing):
-            raise ModelFormatError(collection.lacks(len(found.missing)))
-        again = np.intersect1d(ids, found.there) if found.n_twice else ids[:0]  # which are there twice is not told
-        gone = np.union1d(found.left_over, again)
-        collection.delete(gone)
-        if len(found.left_over):
-            _logger.warning(
-                "%s: %d vectors that an interrupted change left over were removed", home, len(found.left_over)
-            )
-        if found.n_twice and collection.n_rows() > len(found.there) - len(gone) + len(collection.marks()):
-            _logger.warning("%s: vectors are there twice; the rest goes to a new collection", home)
-            return None
-        return np.isin(ids, np.setdiff1d(found.there, again))
 
     def _copy(self) -> MilvusIndex:
         """The same vectors in a collection of their own."""
@@ -396,7 +369,7 @@ class MilvusIndex(Index):
                 f"{folder}: the collection {state.name} was changed by another copy of this model; use that one, and "
                 "make copies with lnbnn.load(MODEL).save(COPY)."
             )
-        index._collection, index._state, index._home = collection, state, _home_of(folder)
+        index._collection, index._state, index._home = collection, state, home_of(folder)
         index._table = VectorTable(RemoteRows(collection, ids, state), ids)  # type: ignore[arg-type]
         index._centers = centers
         index._set_sent()
@@ -447,11 +420,6 @@ def _nearest(
 def _drop_quietly(collection: Collection) -> None:
     with suppress(Exception):  # the server may be gone, or Python at its end
         collection.drop()
-
-
-def _home_of(folder: Path) -> Path | None:
-    """The model folder that a folder is in, if there is one yet."""
-    return next((place for place in folder.resolve().parents if (place / "manifest.json").exists()), None)
 
 
 def default_n_cells(n_rows: int) -> int:

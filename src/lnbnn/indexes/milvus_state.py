@@ -23,7 +23,7 @@ from lnbnn.files.arrays import load_array
 from lnbnn.files.regular import read_regular
 from lnbnn.indexes.milvus_address import trusted_uri
 
-__all__ = ["FILE", "IDS", "State", "ids_known", "is_made_in", "let_go", "new_mark", "states_in"]
+__all__ = ["FILE", "IDS", "State", "home_of", "ids_known", "is_made_in", "let_go", "new_mark", "states_in"]
 
 FILE = "collection.json"
 IDS = "ids.npy"
@@ -99,6 +99,11 @@ def _family(home: Path, *, device: bool = True) -> int:
     found = home.stat()
     text = f"{found.st_dev}:{found.st_ino}" if device else str(found.st_ino)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 2
+
+
+def home_of(folder: Path) -> Path | None:
+    """The model folder that a folder is in, if there is one yet."""
+    return next((place for place in folder.resolve().parents if (place / "manifest.json").exists()), None)
 
 
 def ids_in(folder: Path) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,14 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.errors import LnbnnError
+from lnbnn.errors import LnbnnError, ModelFormatError
 from lnbnn.indexes.base import LeftOver
-from lnbnn.indexes.milvus_state import State, is_made_in, not_in, states_in
+from lnbnn.indexes.milvus_state import State, ids_known, is_made_in, not_in, states_in
 
 if TYPE_CHECKING:
     from lnbnn.indexes.milvus_collection import Collection
 
-__all__ = ["Survey", "claim", "survey"]
+__all__ = ["Survey", "claim", "sent_already", "survey"]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,40 @@ def survey(collection: Collection, needed: NDArray[np.int64], known: list[NDArra
     there = np.unique(np.concatenate(list(collection.ids())))
     n_twice = max(0, collection.n_rows() - len(collection.marks()) - len(there))
     return Survey(there, not_in(needed, [there]), not_in(there, known), n_twice)
+
+
+def sent_already(
+    collection: Collection, kept: NDArray[np.int64], ids: NDArray[np.int64], home: Path
+) -> NDArray[np.bool_] | None:
+    """Which of the ids to be sent are there already, of a writer that was killed; what nobody knows is removed.
+
+    Parameters
+    ----------
+    collection : Collection
+    kept, ids : ndarray, int64
+        Of rows that are there, and of rows that are to be sent.
+    home : Path
+        The model folder.
+
+    Returns
+    -------
+    ndarray of shape (len(ids),), bool, or None
+        None if rows among those that are kept are there twice: one of two cannot be removed.
+    """
+    if collection.n_rows() == len(kept) + len(collection.marks()):
+        return np.zeros(len(ids), bool)
+    found = survey(collection, kept, [kept, ids, *ids_known(home, collection.name)])
+    if len(found.missing):
+        raise ModelFormatError(collection.lacks(len(found.missing)))
+    again = np.intersect1d(ids, found.there) if found.n_twice else ids[:0]  # which are there twice is not told
+    gone = np.union1d(found.left_over, again)
+    collection.delete(gone)
+    if len(found.left_over):
+        _logger.warning("%s: %d vectors that an interrupted change left over were removed", home, len(found.left_over))
+    if found.n_twice and collection.n_rows() > len(found.there) - len(gone) + len(collection.marks()):
+        _logger.warning("%s: vectors are there twice; the model goes to a new collection", home)
+        return None
+    return np.isin(ids, np.setdiff1d(found.there, again))
 
 
 def claim(collection: Collection, state: State, home: Path, before: State | None) -> None:
