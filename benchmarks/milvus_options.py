@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import numpy as np
-from common import HERE, benchmark, parts_over, show, table, watch
+from common import HERE, benchmark, parts_over, show, table, values_of, watch
 from engine_growth import descriptors, measure, nearest, recall_of
 
 from lnbnn.errors import LnbnnError
@@ -74,7 +74,7 @@ def open_again(index: Any, uri: str) -> None:
 
 
 def summarize(settings: Settings, outcomes: Outcomes) -> Results:
-    return {"options": {part.settings["option"]: dict(found) for part, found in outcomes}}
+    return {"options": {part.settings["option"]: values_of(found) for part, found in outcomes}}
 
 
 def tabulate(results: Results) -> str:
