@@ -261,6 +261,7 @@ def tabulate(results: Results) -> str:
             f"{point['queries_per_s']:,}",
             f"{point['us_per_query']:.1f}",
             f"{100 * point['recall_at_1']:.0f} %",
+            f"{100 * point['recall_at_10']:.0f} %",
         ]
         for point in results["points"]
     ]
@@ -268,7 +269,7 @@ def tabulate(results: Results) -> str:
     n_copies = max(0, last["n_descriptors"] - last["n_real"])
     copies = f"{n_copies:,} of them copies with noise" if n_copies else "none of them a copy"
     header = "descriptors | s to build | GiB of memory | GiB on disk | s to open | queries per s | CPU us per query"
-    return table(f"{header} | nearest found", rows) + (
+    return table(f"{header} | nearest found | of the ten nearest", rows) + (
         f"\n{last['n_descriptors']:,} descriptors of {last['n_images']:,} images, {copies}. "
         f"{results['times_the_time']:.2f} times the time per query for {results['times_the_size']:.0f} times the "
         "descriptors. Memory is the process's own; the vectors are mapped, and the system keeps what it has room for.\n"

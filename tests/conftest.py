@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clusters import RayNodes
+from milvus_server import MilvusServer
 from numpy.typing import NDArray
 from PIL import Image
 from typer.testing import CliRunner
@@ -103,6 +104,13 @@ def ray_cluster() -> Iterator[RayNodes]:
         connect(nodes.address)
         yield nodes
         disconnect()
+
+
+@pytest.fixture(scope="module")
+def milvus_server() -> Iterator[MilvusServer]:
+    """A Milvus standalone server of one test file: one runs on a machine at a time."""
+    with MilvusServer() as started:
+        yield started
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -33,12 +33,17 @@ class Server:
         Whether that call is done before it fails.
     calls : list
         Of (method, keywords).
+    fresh : set
+        Of (name, id): rows that calls with bounded staleness do not find, until one that is strong was answered.
+    loaded : set
+        Names of collections that can be searched.
     """
 
     def __init__(self):
         self.collections, self.calls, self.n_calls = {}, [], 0
         self.fails_at, self.failure, self.after = None, lambda: MilvusException(2, "Fail connecting to server"), False
         self.holds_nothing = False
+        self.fresh, self.loaded = set(), set()
 
     def revive(self):
         self.fails_at = None
@@ -107,8 +112,12 @@ def make_client_class(server):
             fields = [{"name": field, "params": {}} for field in ("id", "image")]
             return {"fields": [*fields, {"name": "vector", "params": {"dim": self._of(name)["dim"]}}]}
 
+        def get_load_state(self, name):
+            return {"state": types.SimpleNamespace(name="Loaded" if name in server.loaded else "NotLoad")}
+
         def load_collection(self, name):
             self._of(name)
+            server.loaded.add(name)
 
         def list_partitions(self, name):
             return list(self._of(name)["partitions"])
@@ -122,6 +131,7 @@ def make_client_class(server):
                 assert len(row["vector"]) == self._of(name)["dim"]
                 assert row["image"] == row["id"] // (1 << 20)
                 part.setdefault(row["id"], []).append(np.array(row["vector"]))
+                server.fresh.add((name, row["id"]))
 
         def flush(self, name):
             self._of(name)
@@ -138,26 +148,30 @@ def make_client_class(server):
         def query(self, name, filter, output_fields, consistency_level, limit=None):
             assert consistency_level == "Strong"
             self._of(name)
+            self._seen(name, consistency_level)
             if output_fields == ["count(*)"]:
                 return [{"count(*)": len(server.rows(name))}]
             keep = _condition(filter)
-            found = [{"id": number} for number, _ in server.rows(name) if keep(number)]
+            found = [{"id": number} for number in dict(server.rows(name)) if keep(number)]
             return found[: limit or len(found)]
 
-        def get(self, name, ids, output_fields):
-            rows = dict(server.rows(name))
+        def get(self, name, ids, output_fields, consistency_level):
+            seen = self._seen(name, consistency_level)
+            rows = {number: vector for number, vector in server.rows(name) if seen(number)}
             return [{"id": number, "vector": rows[number].tolist()} for number in ids if number in rows]
 
-        def search(self, name, queries, limit, filter, partition_names, search_params, output_fields):
+        def search(
+            self, name, queries, limit, filter, partition_names, search_params, output_fields, consistency_level
+        ):
             assert len(queries) <= 16_384
             assert 1 <= limit <= 16_384
-            keep = _condition(filter)
+            keep, seen = _condition(filter), self._seen(name, consistency_level)
             parts = self._of(name)["partitions"]
             rows = {
                 number: vectors[-1]
                 for part in (parts if partition_names is None else partition_names)
                 for number, vectors in parts[part].items()
-                if keep(number)
+                if keep(number) and seen(number)
             }
             numbers = np.array(list(rows), np.int64)
             vectors = np.array(list(rows.values()), np.float32).reshape(len(rows), -1)
@@ -176,6 +190,13 @@ def make_client_class(server):
 
         def has_collection(self, name):
             return name in server.collections
+
+        def _seen(self, name, level):
+            """Whether a call of this level finds a row."""
+            assert name in server.loaded
+            if level == "Strong":
+                server.fresh = {(other, number) for other, number in server.fresh if other != name}
+            return lambda number: (name, number) not in server.fresh
 
         def _of(self, name):
             if name not in server.collections:

@@ -54,15 +54,25 @@ class WorkerCrashedError(RayError):
     pass
 
 
-_ERRORS = (RayError, RayActorError, RayTaskError, GetTimeoutError, LocalRayletDiedError)
+class ObjectStoreFullError(RayError):
+    pass
+
+
+_ERRORS = (RayError, RayActorError, RayTaskError, GetTimeoutError, LocalRayletDiedError, ObjectStoreFullError)
 _ERRORS += (ObjectLostError, NodeDiedError, WorkerCrashedError)
 
 
 class FakeRay:
-    """The actor that gets the n-th call of all is lost with it, for each n in ``lose_at``."""
+    """The actor that gets the n-th call of all is lost with it, for each n in ``lose_at``.
+
+    ``started_on`` has the node that each actor asked for. Besides ``n_nodes`` one has no cores, and one is dead.
+    """
 
     def __init__(self, n_nodes: int = 2) -> None:
         self.exceptions = SimpleNamespace(**{kind.__name__: kind for kind in _ERRORS})
+        strategies = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node, soft: (node, soft))
+        self.util = SimpleNamespace(scheduling_strategies=strategies)
+        self.started_on: list[Any] = []
         self.n_nodes = n_nodes
         self.n_started = 0
         self.lose_at: set[int] = set()
@@ -73,6 +83,7 @@ class FakeRay:
         return self
 
     def remote(self, **options: Any) -> Callable[[type], Any]:
+        self.started_on.append(options["scheduling_strategy"])
         return lambda kind: SimpleNamespace(remote=lambda *args: self._actor(kind, args))
 
     def _actor(self, kind: type, args: tuple[Any, ...]) -> Any:
@@ -101,4 +112,6 @@ class FakeRay:
         return reference()
 
     def nodes(self) -> list[dict[str, Any]]:
-        return [{"Alive": True, "Resources": {"CPU": 1.0}}] * self.n_nodes
+        found = [{"Alive": True, "Resources": {"CPU": 1.0}, "NodeID": f"node{n}"} for n in range(self.n_nodes)]
+        found.append({"Alive": True, "Resources": {"memory": 1.0}, "NodeID": "no cores"})
+        return [*found, {"Alive": False, "Resources": {"CPU": 1.0}, "NodeID": "dead"}]

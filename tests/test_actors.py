@@ -96,6 +96,30 @@ def test_other_errors_are_one_line(ray, kind, words):
         ask_all([kept()], "fail", kind)
 
 
+def test_an_error_of_ray_itself_is_one_line(ray, monkeypatch):
+    one = kept("a")
+
+    def fail(reference, timeout=None):
+        raise ray.exceptions.ObjectStoreFullError("the store is full\nof many objects")
+
+    monkeypatch.setattr(ray, "get", fail)
+    with pytest.raises(LnbnnError, match=r"^the ledger gave no answer \(the store is full\); look at ray status\.$"):
+        ask_all([one], "read")
+
+
+def test_objects_are_spread_over_the_nodes_that_have_cores(ray):
+    ray.n_nodes = 3
+    made = [KeptObject(Ledger, f"ledger {place}", place) for place in range(4)]
+    assert ray.started_on == [(f"node{place % 3}", True) for place in range(4)]
+    ray.n_nodes = 1  # the others are lost
+    ray.lose_at = {1}
+    assert ask_all(made[2:3], "read") == [[]]
+    assert ray.started_on[-1] == ("node0", True)
+    ray.n_nodes = 0
+    KeptObject(Ledger, "ledger")
+    assert ray.started_on[-1] == "SPREAD"
+
+
 def test_another_version_is_refused(ray, monkeypatch):
     monkeypatch.setattr(actors, "__version__", "0.0.1")
     one = KeptObject(Ledger, "the ledger")

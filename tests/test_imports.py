@@ -207,6 +207,7 @@ TESTED_IN = {
     "indexes/faiss_index": "test_indexes",
     "indexes/flann_index": "test_indexes",
     "indexes/milvus_collection": "test_milvus_index",
+    "indexes/milvus_survey": "test_milvus_index",
     "indexes/selection": "test_indexes",
     "indexes/vector_table": "test_indexes",
     "trust/audit_page": "test_audit",

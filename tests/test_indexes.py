@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -39,8 +38,8 @@ FORMS = {
     "milvus cells": ("milvus", {"index_type": "FLAT", "n_cells": 5, "n_cell_probes": 5}),
 }
 ON_RAY = [form for form in FORMS if form.startswith("ray")]
-REAL = ["ray-shards ivf-4bit"]  # each test starts processes, and takes seconds
-ON_CLUSTER = "on a cluster: "
+ON_CLUSTER, ON_SERVER = "on a cluster: ", "on a server: "
+REAL = [ON_CLUSTER + "ray-shards ivf-4bit", ON_SERVER + "milvus cells"]  # each test takes seconds
 
 
 def vectors_and_queries(n=N, n_queries=40, n_dims=N_DIMS):
@@ -87,9 +86,8 @@ def true_distances(vectors, ids, queries, found):
 
 @pytest.fixture(autouse=True)
 def milvus(monkeypatch, tmp_path_factory):
-    """A file of milvus-lite for all tests; or the server that ``make test-engines`` starts."""
-    uri = os.environ.get("LNBNN_TEST_MILVUS") or str(tmp_path_factory.getbasetemp() / "contract.db")
-    monkeypatch.setenv("LNBNN_MILVUS_URI", uri)
+    """A file of milvus-lite for all tests that do not start a server."""
+    monkeypatch.setenv("LNBNN_MILVUS_URI", str(tmp_path_factory.getbasetemp() / "contract.db"))
 
 
 @pytest.fixture(autouse=True)
@@ -101,18 +99,21 @@ def one_thread():
     faiss.omp_set_num_threads(before)
 
 
-ALL_FORMS = [*sorted(FORMS), *(pytest.param(ON_CLUSTER + form, marks=pytest.mark.engines) for form in REAL)]
+ALL_FORMS = [*sorted(FORMS), *(pytest.param(form, marks=pytest.mark.engines) for form in REAL)]
 
 
 @pytest.fixture(params=ALL_FORMS)
 def form(request, monkeypatch):
-    """Every form; those on Ray once with a Ray that is made up, and with ``make test-engines`` on a real cluster."""
+    """Every form; those on Ray with a Ray that is made up. ``make test-engines``: on a real cluster, a real server."""
+    name = request.param.removeprefix(ON_CLUSTER).removeprefix(ON_SERVER)
     if request.param.startswith(ON_CLUSTER):
         request.getfixturevalue("ray_cluster")
-    elif request.param in ON_RAY:
+    elif request.param.startswith(ON_SERVER):
+        monkeypatch.setenv("LNBNN_MILVUS_URI", request.getfixturevalue("milvus_server").uri)
+    elif name in ON_RAY:
         FakeRay().install(monkeypatch)
-    new_index(request.param.removeprefix(ON_CLUSTER))  # skips the tests of a backend whose extra is not installed
-    return request.param.removeprefix(ON_CLUSTER)
+    new_index(name)  # skips the tests of a backend whose extra is not installed
+    return name
 
 
 # ---- the reference against loops -------------------------------------------------------------------------------------

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import logging
 import os
+import pickle
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import fake_milvus
 import numpy as np
 import pytest
 from changing import QUERIES, changed, features, fresh, make
 from fake_milvus import Killed
+from fake_ray import HereCluster
 from synthetic import clustered_vectors, grating, grating_set
 
-from lnbnn import LateFusion, LocalNBNN, load
+from lnbnn import NBNN, LateFusion, LocalNBNN, load
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
 from lnbnn.indexes import make_index
 from lnbnn.indexes.milvus_state import is_made_in, new_mark
@@ -150,6 +155,32 @@ def test_where_the_visited_cells_hold_too_few_the_others_are_visited(server):
     vectors = np.vstack([np.full((3, 4), 10), np.full((30, 4), 200)])
     index = index_of(vectors, n_cells=2, n_cell_probes=1)
     assert (index.search(np.full((1, 4), 10, np.uint8), 5)[1] >= 0).all()
+
+
+def test_a_collection_that_is_loaded_is_not_loaded_again(server, tmp_path):
+    """Someone may have loaded it with several replicas."""
+    index = index_of([[1, 2], [3, 4]])
+    index.save(tmp_path)
+    for is_loaded in (True, False):
+        server.calls.clear()
+        if not is_loaded:
+            server.loaded.clear()
+        type(index).load(tmp_path, index.settings())
+        assert ("load_collection" in [method for method, _ in server.calls]) is not is_loaded
+
+
+def test_rows_written_a_moment_ago_are_found(server, tmp_path):
+    """By this process after a save, by another that opens the model then, and when vectors are read back."""
+    index = index_of([[1, 2], [30, 40]])
+    index.add(np.array([[60, 60]], np.uint8), np.array([2]))
+    index.save(tmp_path)
+    query = np.array([[60, 60]], np.uint8)
+    assert index.search(query, 1)[1].tolist() == [[2]]
+    server.fresh = {(only(server), number) for number in range(3)}
+    again = type(index).load(tmp_path, index.settings())
+    assert again.search(query, 1)[1].tolist() == [[2]]
+    server.fresh = {(only(server), number) for number in range(3)}
+    assert again.vectors_of(range(3)).tolist() == [[1, 2], [30, 40], [60, 60]]
 
 
 def test_the_number_of_cells_follows_the_size(server):
@@ -293,6 +324,17 @@ def test_a_writer_killed_before_it_wrote_its_ids_leaves_a_model_that_is_whole(se
     assert answers_as(tmp_path / "one", {**HELD, 6: (106, "a")})
 
 
+def test_a_mark_tells_copies_on_two_volumes(tmp_path, monkeypatch):
+    """Folders with the same number on two devices; marks of before the device counted are still known."""
+    device = {"one": 1, "two": 2}
+    monkeypatch.setattr(Path, "stat", lambda path: SimpleNamespace(st_ino=12, st_dev=device[path.name]))
+    mark = new_mark(Path("one"))
+    assert is_made_in(Path("one"), mark)
+    assert not is_made_in(Path("two"), mark)
+    family = int.from_bytes(hashlib.blake2b(b"12", digest_size=4).digest(), "big") >> 2
+    assert is_made_in(Path("one"), -1 - (family << 32 | 5))
+
+
 def test_a_mark_tells_a_folder_from_its_copy(tmp_path):
     (tmp_path / "one").mkdir()
     shutil.copytree(tmp_path / "one", tmp_path / "two")
@@ -301,6 +343,28 @@ def test_a_mark_tells_a_folder_from_its_copy(tmp_path):
         assert -(1 << 62) <= mark < 0
         assert is_made_in(tmp_path / "one", mark)
         assert not is_made_in(tmp_path / "two", mark)
+
+
+@pytest.mark.parametrize("uri", [URI, "vectors.db"])
+def test_on_a_cluster_the_process_that_has_the_connection_asks(server, tmp_path, monkeypatch, uri):
+    """Workers extract: they have no address, no credentials, and cannot open a file that this process holds."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vectors.db").mkdir()
+    images, labels = grating_set(3, 3)
+    params = {"bin_sizes": [4], "step_px": 7, "min_contrast": 0.5, "longest_side": 48}
+    model = LocalNBNN(index="milvus", index_params={"uri": uri, "index_type": "FLAT"}, descriptor_params=params)
+    model.fit(images, labels).save(tmp_path / "model")
+    model = load(tmp_path / "model").set_params(n_jobs=1)
+    expected = model.decision_function(images)
+    assert not model.fitted().opens_elsewhere
+    with pytest.raises(pickle.PicklingError):
+        pickle.dumps(model.fitted())
+    assert np.array_equal(model.set_params(n_jobs=HereCluster()).decision_function(images), expected)
+
+
+def test_a_method_with_an_index_per_class_is_refused(server):
+    with pytest.raises(InvalidInputError, match="index 'milvus' is one large index"):
+        NBNN(index="milvus", index_params={"uri": URI}).fit(*grating_set(2, 2))
 
 
 def test_a_fusion_with_a_member_on_milvus(server, tmp_path):
@@ -383,6 +447,57 @@ def test_a_change_interrupted_at_any_call_is_done_or_not(server, tmp_path, failu
     assert at > 10, "a change takes some calls"
 
 
+@pytest.mark.parametrize("lasts", [True, False], ids=["away", "one call"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_save_that_fails_at_any_call_leaves_the_index_as_it_was(server, tmp_path, after, lasts, caplog):
+    """An index that was never saved, with removals before and after additions, an id of which came again."""
+    caplog.set_level(logging.CRITICAL)
+    vectors = np.random.default_rng(0).integers(0, 200, (9, 4)).astype(np.uint8)
+    at, was_reached = 1, True
+    while was_reached:
+        index, exact = make_index("milvus", {"uri": URI, "index_type": "FLAT"}), make_index("exact")
+        for one in (index, exact):
+            one.add(vectors[:5], np.arange(5))
+            one.build()
+            one.remove(np.array([1, 3]))
+            one.add(vectors[5:], np.array([10, 3, 11, 12]))
+            one.remove(np.array([11]))
+        server.revive()
+        server.fails_at, server.after = at, after
+        if not lasts:
+            server.failure = once(server, FAILURES["away"])
+        folder = tmp_path / f"{at}"
+        folder.mkdir()
+        with suppress(LnbnnError):
+            index.save(folder)
+        was_reached = server.n_calls >= at
+        assert (folder / "collection.json").exists() is not was_reached
+        server.revive()
+        for again in (False, True):
+            if again:
+                folder = tmp_path / f"{at} again"
+                folder.mkdir()
+                index.save(folder)
+            assert all(
+                np.array_equal(got, expected)
+                for got, expected in zip(index.search(vectors, 6), exact.search(vectors, 6), strict=True)
+            ), f"call {at}"
+        assert server.ids(index._collection.name) == [0, 2, 3, 4, 10, 12], f"call {at}"
+        assert len(server.rows(index._collection.name)) == 7, f"call {at}: one mark"
+        at += 1
+    assert at > 8
+
+
+def once(server, failure):
+    """The failure of one call: after it the server answers again."""
+
+    def fail():
+        server.fails_at = None
+        return failure()
+
+    return fail
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the dead drop nothing
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_fit_interrupted_at_any_call_leaves_nothing(server, tmp_path, failure, monkeypatch, caplog):
@@ -404,20 +519,42 @@ def test_a_fit_interrupted_at_any_call_leaves_nothing(server, tmp_path, failure,
     assert at > 10
 
 
-def test_left_over_rows_are_told_and_removed(server, tmp_path, caplog):
+def test_left_over_rows_are_told_and_removed(server, tmp_path, run_main):
     fitted().save(tmp_path / "model")
     part = server.collections[only(server)]["partitions"]["cell_0000"]
     part |= {(77 << 20) + number: [np.zeros(11, np.float32)] for number in range(5)}
-    assert check_model(tmp_path / "model").problems == ()
-    assert "5 vectors in the collection" in caplog.text
-    assert "lnbnn compact removes them" in caplog.text
+    report = check_model(tmp_path / "model")
+    assert report.problems == ()
+    (told,) = report.as_json()["left_over"]
+    assert told.startswith(f"5 vectors in the collection {only(server)} are left over")
+    assert told.endswith(f"lnbnn compact {tmp_path / 'model'} removes them")
+    outcome = run_main("check", tmp_path / "model", "--format", "json")
+    assert outcome.code == 0
+    assert json.loads(outcome.out)["left_over"] == [told]
+    assert told in outcome.err
     with edit(tmp_path / "model") as model:
         model.add([features(106)], ["a"])
     compact(tmp_path / "model")
     assert (77 << 20) not in server.ids(only(server))
-    caplog.clear()
-    check_model(tmp_path / "model")
-    assert not caplog.text
+    assert check_model(tmp_path / "model").left_over == ()
+
+
+def test_rows_that_are_there_twice_are_told_and_removed(server, tmp_path):
+    """Milvus counts them and names each id once; one of two cannot be deleted, so the rest moves."""
+    fitted().save(tmp_path / "model")
+    before = only(server)
+    for part in server.collections[before]["partitions"].values():
+        for number in [number for number in part if 0 <= number < 5]:
+            part[number] *= 2
+    (told,) = check_model(tmp_path / "model").left_over
+    assert told.startswith("5 vectors in the collection")
+    with edit(tmp_path / "model") as model:
+        model.add([features(106)], ["a"])
+    compact(tmp_path / "model")
+    assert check_model(tmp_path / "model").left_over == ()
+    assert only(server) != before
+    assert len(server.rows(only(server))) == 7 * 12 + 1
+    assert answers_as(tmp_path / "model", {**HELD, 6: (106, "a")})
 
 
 def test_rows_that_are_there_already_are_not_sent_again(server, tmp_path):
@@ -458,6 +595,30 @@ def test_a_missing_collection(server, tmp_path):
     fitted().save(tmp_path / "model")
     server.collections.clear()
     assert "is missing; it was removed, or this is another server" in refused(lambda: load(tmp_path / "model"))
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "told"),
+    [
+        (100, "can't find collection[database=default]", "is missing"),
+        (1, "collection not found[collection=x]", "is missing"),
+        (65535, "collection 'x' does not exist", "is missing"),
+        (901, "node not found[node=7]", "Milvus does not answer (node not found[node=7])"),
+        (500, "channel not found[channel=by-dev-rootcoord-dml_3]", "Milvus does not answer"),
+        (503, "channel not available[channel=x]: no available shard delegator found", "Milvus does not answer"),
+        (600, "segment not found[segment=44]", "Milvus does not answer"),
+        (65535, "partition name cell_0003 not found", "Milvus could not search (partition name cell_0003 not found)"),
+        (65535, "auth check failure, please check username and password", "Milvus wants other credentials"),
+    ],
+)
+def test_what_milvus_says_becomes_one_line(server, code, text, told):
+    """Only of a collection that is missing a user is told to fit again: a node that starts anew comes back."""
+    index = index_of([[1, 2], [3, 4]])
+    server.fails_at, server.failure = server.n_calls + 1, lambda: fake_milvus.MilvusException(code, text)
+    line = refused(lambda: index.search(np.array([[1, 2]], np.uint8), 1))
+    assert told in line
+    assert ("fit the model again" in line) == (told == "is missing")
+    server.revive()
 
 
 def test_a_collection_of_another_length(server, tmp_path):

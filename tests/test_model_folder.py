@@ -21,7 +21,9 @@ from lnbnn import LocalNBNN, load
 from lnbnn.errors import LnbnnError, ModelFormatError
 from lnbnn.model.changes import check_model, edit
 from lnbnn.model.folder import open_model
-from lnbnn.model.writer import write_model
+from lnbnn.model.manifest import image_fields
+from lnbnn.model.writer import _ROW_BYTES, write_model
+from lnbnn.references import Reference
 
 HERE = Path(__file__).parent
 
@@ -184,3 +186,17 @@ def test_a_model_too_large_to_list_is_refused(tmp_path, monkeypatch):
     with pytest.raises(LnbnnError, match="list of images may take"):
         write_model(tmp_path / "model", {"x": "y" * 200}, lambda folder: None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_too_many_images_are_refused_before_they_are_read(photos, tmp_path, monkeypatch, run_main):
+    monkeypatch.setattr("lnbnn.model.writer.MAX_MANIFEST_BYTES", 1000)
+    told = run_main("fit", photos, tmp_path / "model").error
+    assert "list of images may take 1,000 bytes; got 9 images, which take more: divide them over several" in told
+    assert not (tmp_path / "model").exists()
+
+
+def test_an_image_takes_what_is_counted_before():
+    """That count is at most what the manifest takes, and near it."""
+    images = [Reference(7, f"photos/{place:08d}.JPEG", "a", 62, "0" * 64) for place in range(100)]
+    row = len(json.dumps(image_fields(images)["images"], separators=(",", ":"))) / 100
+    assert row - 5 < _ROW_BYTES + len(images[0].name) <= row

@@ -59,6 +59,32 @@ def test_one_shard_per_machine_by_default(ray):
     assert filled({}).describe().startswith("ray-shards: 3 shards, each flat")
 
 
+@pytest.mark.parametrize(("n_shards", "n_each"), [(1, 8), (2, 4), (3, 3), (8, 1), (20, 1)])
+def test_the_lists_that_a_query_visits_are_divided(ray, n_shards, n_each):
+    """Eight by default, each shard its share rounded up; lists that are given, too."""
+    index = filled({"n_shards": n_shards, "form": "ivf-8bit", "n_lists": 40})
+    assert f"ivf-8bit: {-(-40 // n_shards)} lists, {n_each} visited per query" in index.describe()
+
+
+def test_shards_look_at_as_many_vectors_as_one_index(ray):
+    """Recall of the same number of lists: near that of one index, not that of twice the lists."""
+    vectors, queries = clustered_vectors(4000, N_DIMS, seed=1), clustered_vectors(200, N_DIMS, seed=2)
+    lists = {"form": "ivf-8bit", "n_lists": 64, "n_probes": 4}
+    found = {}
+    for name, params in (
+        ("exact", {}),
+        ("faiss", lists),
+        ("ray-shards", {**lists, "n_shards": 2}),
+        ("faiss twice", {**lists, "n_probes": 8}),
+    ):
+        index = make_index(name.split()[0], params)
+        index.add(vectors, np.arange(4000))
+        found[name] = index.search(queries, 10)[0]
+    last = found.pop("exact")[:, -1:]
+    recall = {name: float((distances <= last).mean()) for name, distances in found.items()}
+    assert abs(recall["ray-shards"] - recall["faiss"]) < abs(recall["ray-shards"] - recall["faiss twice"])
+
+
 def test_more_shards_than_vectors(ray):
     index = filled({"n_shards": 50}, n=3)
     assert sorted(index.search(QUERIES[:1], 3)[1][0].tolist()) == [0, 10, 20]

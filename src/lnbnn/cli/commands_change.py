@@ -190,9 +190,9 @@ def check(
             f"{model}: whole; {report.n_files} files, {human_bytes(report.n_bytes)}, {_images(report.n_images)}, "
             f"{report.n_descriptors:,} descriptors"
         )
+    for text in (*report.problems, *report.left_over):
+        note(f"{model}: {text}")
     if report.problems:
-        for text in report.problems:
-            note(f"{model}: {text}")
         raise typer.Exit(1)
 
 

@@ -124,7 +124,7 @@ def fit(
         lnbnn fit photos model --preset deep --method local-nbnn --method pooled-svm
     """
     from lnbnn.classifiers.options import make_classifier
-    from lnbnn.model.writer import check_target
+    from lnbnn.model.writer import check_images, check_target
 
     check_target(model, overwrite=force)
     limit = parse_bytes(max_memory, "--max-memory")
@@ -146,6 +146,7 @@ def fit(
             method or [], descriptor or [], preset=preset, params=params | {"random_state": seed}
         )
     data = read_set(images)
+    check_images(model, data.paths)
     store = open_cache(cache)
     if classifier.method == AUTO:
         classifier.set_params(max_memory=limit)

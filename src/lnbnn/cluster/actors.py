@@ -42,10 +42,12 @@ class KeptObject:
         Makes the object; it is pickled.
     name : str
         What messages call it.
+    place : int
+        Objects with numbers that follow each other are on different machines, as far as there are machines.
     """
 
-    def __init__(self, make: Callable[[], Any], name: str) -> None:
-        self.name = name
+    def __init__(self, make: Callable[[], Any], name: str, place: int = 0) -> None:
+        self.name, self.place = name, place
         self.changes: list[tuple[str, Arguments]] = []
         self._make = make
         self._lock = threading.RLock()
@@ -54,7 +56,12 @@ class KeptObject:
 
     def _start(self) -> None:
         self._ray = ray = connect()
-        holder = ray.remote(num_cpus=0, max_concurrency=_SIDE_BY_SIDE, scheduling_strategy="SPREAD")(_Holder)
+        nodes = _nodes_with_cores(ray)
+        where: Any = "SPREAD"
+        if nodes:  # not on one without cores, such as that of the command; elsewhere if it is lost meanwhile
+            affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+            where = affinity(nodes[self.place % len(nodes)], soft=True)
+        holder = ray.remote(num_cpus=0, max_concurrency=_SIDE_BY_SIDE, scheduling_strategy=where)(_Holder)
         self._actor = holder.remote(__version__, self._make)
         self._n_made += 1
 
@@ -96,6 +103,8 @@ class KeptObject:
         errors = self._ray.exceptions
         try:
             found = self._ray.get(sent.reference, timeout=_PATIENCE_S)
+        except self._lost:
+            raise
         except errors.GetTimeoutError as error:
             raise LnbnnError(f"{self.name} gave no answer within {_PATIENCE_S:.0f} s; look at ray status.") from error
         except errors.LocalRayletDiedError as error:
@@ -104,6 +113,8 @@ class KeptObject:
             if isinstance(error.cause, MemoryError):
                 raise LnbnnError(f"{self.name} does not fit into the memory of its machine.") from error
             raise LnbnnError(f"{self.name} failed ({first_line(error.cause or error)}).") from error
+        except errors.RayError as error:
+            raise LnbnnError(f"{self.name} gave no answer ({first_line(error)}); look at ray status.") from error
         if isinstance(found, LnbnnError):
             raise found
         return found
@@ -134,8 +145,12 @@ def ask_all(kept: Sequence[KeptObject], method: str, *arguments: Any) -> list[An
 
 
 def n_machines() -> int:
-    """How many machines the cluster has."""
-    return max(1, sum(node["Alive"] and node["Resources"].get("CPU", 0) > 0 for node in connect().nodes()))
+    """How many machines with cores the cluster has."""
+    return max(1, len(_nodes_with_cores(connect())))
+
+
+def _nodes_with_cores(ray: Any) -> list[str]:
+    return sorted(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0)
 
 
 # ---- in the process -------------------------------------------------------------------------------------------------

@@ -16,12 +16,18 @@ from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.indexes.vector_table import VectorTable
 from lnbnn.params import Configurable
 
-__all__ = ["Index", "LeaveOut"]
+__all__ = ["Index", "LeaveOut", "LeftOver"]
 
 LeaveOut: TypeAlias = range | Sequence[range] | None
 """Ids that count as absent in a search."""
 
 _logger = logging.getLogger(__name__)
+
+
+class LeftOver(str):
+    """A line about what is kept outside a model's files and not needed: it does no harm."""
+
+    __slots__ = ()
 
 
 class Index(Configurable, ABC):
@@ -36,7 +42,7 @@ class Index(Configurable, ABC):
     """
 
     is_remote: ClassVar[bool] = False
-    """Whether other machines search: then every process asks them, and none opens the index for itself."""
+    """Whether others search: then one process asks them, and workers of a cluster do not open the index themselves."""
 
     max_pending: int | None = None
     """How many added vectors a model's files may hold beside the index; None: by its size."""
@@ -170,7 +176,10 @@ class Index(Configurable, ABC):
         return self._table.ids[~self._table.removed] if self._table.removed.size else self._table.ids
 
     def problems(self) -> list[str]:
-        """What is missing of vectors that are kept outside the model's files, one line each; every id is looked at."""
+        """What is missing of vectors that are kept outside the model's files, one line each; every id is looked at.
+
+        What is there and not needed is a line of the type :class:`LeftOver`.
+        """
         return []
 
     def describe(self) -> str:

@@ -25,13 +25,15 @@ from lnbnn.indexes.faiss_lists import (
 from lnbnn.indexes.selection import rerank
 from lnbnn.params import check_whole
 
-__all__ = ["FaissIndex", "default_n_lists"]
+__all__ = ["N_PROBES", "FaissIndex", "default_n_lists"]
+
+N_PROBES = 8
+"""Lists visited for each query, by default."""
 
 _FORMS = ("auto", "flat", "ivf-8bit", "ivf-4bit")
 _FLAT_UP_TO = 20_000
 _MIN_FOR_CODES = 16  # fewer vectors cannot train 4-bit codes
 _ROWS_PER_BLOCK = 1 << 16  # as FAISS takes them itself
-_N_PROBES = 8
 _TRAIN_ROWS_PER_LIST = 100
 _ROWS_PER_LIST = 2048
 _BRANCHES_TO_SEARCH = 4
@@ -216,7 +218,7 @@ class FaissIndex(Index):
             parameters = faiss.SearchParameters(sel=selector)
         else:
             n_lists = self._structure.nlist
-            n_probes = min(self.n_probes or _N_PROBES, n_lists)
+            n_probes = min(self.n_probes or N_PROBES, n_lists)
             n_branches = faiss.downcast_index(self._structure.quantizer).nlist
             wanted = -(-2 * _BRANCHES_TO_SEARCH * n_probes * n_branches // n_lists)
             in_tree = faiss.SearchParametersIVF(nprobe=min(n_branches, max(_BRANCHES_TO_SEARCH, wanted)))
@@ -235,7 +237,7 @@ class FaissIndex(Index):
         if self._form == "flat":
             return "flat: every query compared with every vector"
         n_lists = self._structure.nlist
-        lists = f"{n_lists} lists, {min(self.n_probes or _N_PROBES, n_lists)} visited per query"
+        lists = f"{n_lists} lists, {min(self.n_probes or N_PROBES, n_lists)} visited per query"
         if self._form == "ivf-8bit":
             return f"ivf-8bit: {lists}, distances at full precision"
         return f"ivf-4bit: {lists}, 4-bit codes, the best {self.rerank_factor} per neighbor compared at full precision"

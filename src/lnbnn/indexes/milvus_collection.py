@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.errors import InvalidInputError, LnbnnError, MissingExtraError, ModelFormatError
+from lnbnn.errors import LnbnnError, MissingExtraError, ModelFormatError
+from lnbnn.indexes.milvus_address import TOKEN, URI, is_file
 from lnbnn.references import MAX_DESCRIPTORS
 
 try:
@@ -32,21 +32,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("index 'milvus' needs the extra: pip install 'lnbnn[milvus]'.") from error
 
-__all__ = [
-    "MAX_CELLS",
-    "MAX_NEIGHBORS",
-    "TOKEN",
-    "URI",
-    "Collection",
-    "check_uri",
-    "full_uri",
-    "trusted_uri",
-]
-
-URI = "LNBNN_MILVUS_URI"
-"""Environment variable: the address to use instead of the one that a model holds."""
-TOKEN = "LNBNN_MILVUS_TOKEN"
-"""Environment variable: what the server asks for, ``user:password`` or a key. It is never stored."""
+__all__ = ["MAX_CELLS", "MAX_NEIGHBORS", "Collection"]
 
 MAX_NEIGHBORS = 16_384
 """Of one query, and rows of one answer: Milvus's own limit."""
@@ -64,55 +50,16 @@ _DOUBT_S = 120.0  # without any progress, for kinds that some servers take but d
 _DOUBTFUL = ("DISKANN", "SCANN")
 _IDLE_S = 20.0  # without any progress: what is not indexed by then will not be
 _NAME = re.compile(r"lnbnn_[0-9a-f]{8}_\d{1,10}_\d{1,20}_[0-9a-f]{16}")
+_AWAY = re.compile(  # a part of the server starts, moves or is gone: that passes
+    r"Fail connecting|UNAVAILABLE|DEADLINE|timeout|unavailable|Cannot invoke RPC|closed|not available|offline|"
+    r"(node|channel|segment|replica|delegator|leader)s?\b[^:;,]*not (found|loaded)"
+)
 _VECTOR, _ID, _IMAGE = "vector", "id", "image"
 
 logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it logs a traceback for every error that it also raises
 
 _clients: dict[tuple[str, int], MilvusClient] = {}
 _connecting = threading.Lock()
-
-
-# ---- addresses ------------------------------------------------------------------------------------------------------
-
-
-def check_uri(uri: object) -> str:
-    """An address of Milvus: ``http://HOST:PORT``, or a file of milvus-lite, whose name ends in ``.db``."""
-    is_server = isinstance(uri, str) and urlsplit(uri).scheme in ("http", "https") and bool(urlsplit(uri).hostname)
-    is_file = isinstance(uri, str) and uri.endswith(".db") and "://" not in uri and len(uri) > len(".db")
-    if not (is_server or is_file):
-        raise InvalidInputError(
-            f"uri must be a file whose name ends in .db, or http://HOST:PORT of a Milvus server; got {uri!r}."
-        )
-    return str(uri)
-
-
-def full_uri(uri: str) -> str:
-    """The address to connect to, for one that the user gives; the environment has precedence, a file is a full path."""
-    uri = check_uri(os.environ.get(URI) or uri)
-    return uri if "://" in uri else os.path.abspath(uri)
-
-
-def trusted_uri(stored: str, where: Path) -> str:
-    """The address to connect to, for one that a model holds.
-
-    A model may come from anyone: a server on another machine is asked only if the user names it.
-    """
-    if os.environ.get(URI):
-        return full_uri(stored)
-    try:
-        check_uri(stored)
-    except InvalidInputError as error:
-        raise ModelFormatError(f"{where}: {error}") from error
-    host = urlsplit(stored).hostname if "://" in stored else None
-    if host is not None and host != "localhost" and not host.startswith("127.") and host != "::1":
-        raise LnbnnError(
-            f"{where}: the vectors are on the Milvus server {stored}; to allow the connection, set {URI}={stored}"
-        )
-    if host is None and not os.path.isdir(stored):
-        raise ModelFormatError(
-            f"{where}: the vectors are in {stored}, which is missing; copy it there, or set {URI} to where it is."
-        )
-    return stored
 
 
 def _client(uri: str) -> MilvusClient:
@@ -133,7 +80,7 @@ class Collection:
     Parameters
     ----------
     uri : str
-        As :func:`full_uri` or :func:`trusted_uri` gives it.
+        As :mod:`lnbnn.indexes.milvus_address` gives it.
     name : str
     n_dims : int
     """
@@ -171,7 +118,9 @@ class Collection:
                 f"{self.uri}: the collection {self.name} holds vectors of length {n_dims}, the model has "
                 f"{self.n_dims}; it is not the model's, fit the model again."
             )
-        self._call("load the collection", "load_collection", self.name, timeout=_LOAD_S)
+        state = self._call("load the collection", "get_load_state", self.name)["state"]
+        if state.name != "Loaded":  # someone may have loaded it with several replicas: they stay
+            self._call("load the collection", "load_collection", self.name, timeout=_LOAD_S)
         self._partitions = set(self._call("list partitions", "list_partitions", self.name))
         return self
 
@@ -195,8 +144,16 @@ class Collection:
             self._call("store vectors", "insert", self.name, rows, partition_name=partition)
 
     def flush(self) -> None:
-        """Have all rows on the server's disk, and to be found by everyone."""
+        """Have all rows on the server's disk."""
         self._call("store vectors", "flush", self.name, timeout=_LOAD_S)
+
+    def catch_up(self) -> None:
+        """Wait until searches find all that was written so far, by anyone.
+
+        A search may lag behind by seconds ("Bounded"); never to do so ("Strong") would cost each call about 0.2 s. One
+        call that does not lag brings the server up to date for those after it, as do :meth:`marks` and :meth:`n_rows`.
+        """
+        self.n_rows()
 
     def delete(self, ids: NDArray[np.int64]) -> None:
         """Remove rows; ids that are not there do no harm."""
@@ -236,12 +193,18 @@ class Collection:
         at_once = max(1, min(_BYTES_AT_ONCE // (4 * self.n_dims + 16), _IDS_AT_ONCE))
         for start in range(0, len(ids), at_once):
             part = ids[start : start + at_once].tolist()
-            rows = self._call("read vectors", "get", self.name, ids=part, output_fields=[_ID, _VECTOR])
-            found = {int(row[_ID]): row[_VECTOR] for row in rows}
+            found = self._get(part, "Bounded")
+            if len(found) < len(part):  # they were written a moment ago?
+                found = self._get(part, "Strong")
             if len(found) < len(part):
                 raise ModelFormatError(self.lacks(len(part) - len(found)))
             vectors[start : start + len(part)] = [found[number] for number in part]
         return vectors
+
+    def _get(self, ids: list[int], level: str) -> dict[int, Any]:
+        given: dict[str, Any] = {"output_fields": [_ID, _VECTOR], "consistency_level": level}
+        rows = self._call("read vectors", "get", self.name, ids=ids, **given)
+        return {int(row[_ID]): row[_VECTOR] for row in rows}
 
     def search(
         self,
@@ -272,7 +235,7 @@ class Collection:
         if names == []:
             return distances, ids
         at_once = min(_MAX_QUERIES, _BYTES_AT_ONCE // (4 * self.n_dims), _BYTES_AT_ONCE // (16 * limit))
-        if is_flat and "://" not in self.uri:  # milvus-lite subtracts all queries from all rows at once
+        if is_flat and is_file(self.uri):  # milvus-lite subtracts all queries from all rows at once
             at_once = min(at_once, _LITE_BYTES // (4 * self.n_dims * max(1, self.n_rows())))
         at_once = max(1, at_once)
         for start in range(0, len(queries), at_once):
@@ -287,6 +250,7 @@ class Collection:
                 partition_names=names,
                 search_params={"metric_type": "L2", "params": params or {}},
                 output_fields=[_ID],
+                consistency_level="Bounded",
             )
             for row, found in enumerate(hits, start=start):
                 n = len(found)
@@ -356,7 +320,7 @@ class Collection:
         return f"{self.uri}: the collection {self.name} lacks {n:,} of the model's vectors; fit the model again."
 
     def _call(self, what: str, method: str, *args: Any, timeout: float = _TIMEOUT_S, **given: Any) -> Any:
-        if "://" not in self.uri:
+        if is_file(self.uri):
             timeout = _LOAD_S  # milvus-lite is this process: it is slow, but cannot be away
         try:
             return getattr(_client(self.uri), method)(*args, timeout=timeout, **given)
@@ -367,7 +331,7 @@ class Collection:
         """One line for what pymilvus raised."""
         text = " ".join(str(getattr(error, "message", None) or error).split())[:200]
         code = getattr(error, "code", None)
-        if code == 100 or "not found" in text or "does not exist" in text:
+        if code == 100 or re.search(r"collection[^:;,]*(not found|does not exist)", text):
             return ModelFormatError(
                 f"{self.uri}: the collection {self.name} is missing; it was removed, or this is another server: "
                 f"name the right one in {URI}, or fit the model again."
@@ -377,8 +341,7 @@ class Collection:
                 f"{self.uri}: cannot be opened; another process uses it (milvus-lite serves one at a time), or it is "
                 "no file of milvus-lite."
             )
-        away = ("Fail connecting", "UNAVAILABLE", "DEADLINE", "timeout", "unavailable", "Cannot invoke RPC", "closed")
-        if code == 2 or isinstance(error, grpc.RpcError | OSError) or any(word in text for word in away):
+        if code == 2 or isinstance(error, grpc.RpcError | OSError) or _AWAY.search(text):
             return LnbnnError(
                 f"{self.uri}: Milvus does not answer ({text}); start it, or name where it is in {URI}, and try again."
             )

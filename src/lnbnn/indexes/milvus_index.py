@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
+from lnbnn.errors import InvalidInputError, ModelFormatError
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.indexes.base import Index
 from lnbnn.indexes.faiss_index import FaissIndex
 from lnbnn.indexes.faiss_kmeans import kmeans_centers, nearest_centers
-from lnbnn.indexes.milvus_collection import (
-    MAX_CELLS,
-    MAX_NEIGHBORS,
-    Collection,
-    check_uri,
-    full_uri,
-    trusted_uri,
-)
+from lnbnn.indexes.milvus_address import check_uri, full_uri, trusted_uri
+from lnbnn.indexes.milvus_collection import MAX_CELLS, MAX_NEIGHBORS, Collection
 from lnbnn.indexes.milvus_rows import Ids, RemoteRows, runs
-from lnbnn.indexes.milvus_state import IDS, State, ids_in, ids_known, is_made_in, new_mark, not_in, states_in
+from lnbnn.indexes.milvus_state import FILE, IDS, State, home_of, ids_in, ids_known, new_mark
+from lnbnn.indexes.milvus_survey import claim, sent_already, survey
 from lnbnn.indexes.vector_table import VectorTable
 from lnbnn.params import check_whole
 
@@ -44,8 +38,6 @@ _MORE = 4  # times as many, where these were too few
 _RANGES = 100  # of ids in one filter, at most; more are passed over here
 _CALLS_AT_ONCE = 4  # of a search that visits several cells
 _OUTGROWN = 4
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, repr=False)
@@ -84,6 +76,7 @@ class MilvusIndex(Index):
     """
 
     name = "milvus"
+    is_remote: ClassVar[bool] = True  # so no worker of a cluster needs the address, the credentials or the file
 
     uri: str = "lnbnn.db"
     index_type: str = "IVF_FLAT"
@@ -145,6 +138,7 @@ class MilvusIndex(Index):
         collection.flush()
         collection.wait_for_index(self.index_type, table.n_rows, self._progress)
         collection.open()
+        collection.catch_up()
         self._set_sent()
 
     def _build_options(self) -> dict[str, Any]:
@@ -299,74 +293,56 @@ class MilvusIndex(Index):
     # ---- keeping ------------------------------------------------------------------------------------------------
 
     def save(self, folder: Path) -> None:
-        """Write the ids into an existing folder, and send what the collection lacks; one of another model is copied."""
+        """Write the ids into an existing folder, and send what the collection lacks; one of another model is copied.
+
+        If that fails, the index is what it was, and can be saved again.
+        """
         self.build()
-        home = _home_of(folder)
-        made_in = folder if home is None else home
+        home = home_of(folder)
         clash = self._sent.rows_of(self._table.ids[len(self._sent) :]) >= 0  # ids that came again
         if self._state is not None and (home is None or home != self._home or clash.any()):
             self._copy().save(folder)
             return
-        collection = self._collection
-        assert collection is not None
-        if self._state is None and self._table.removed.any():  # nobody else knows the collection
-            collection.delete(self._sent.ids[self._table.removed[: len(self._sent)]])
-            n_sent = int(np.count_nonzero(~self._table.removed[: len(self._sent)]))
-            self._table.drop_removed()
-            self._sent = Ids(self._table.ids[:n_sent])
-        state = State(collection.uri, collection.name, new_mark(made_in), self._table.n_dims, str(self._table.dtype))
-        state.write(folder)  # before anything is sent: what a killed process leaves is known by it
-        save_array(folder / IDS, self.live_ids())
-        save_array(folder / CENTERS, self._centers)
-        self._claim(state, made_in)
-        tail = np.arange(len(self._sent), self._table.n_rows)
-        if self._table.removed.size:
-            tail = tail[~self._table.removed[tail]]
-        tail = tail[~self._is_sent_already(self._table.ids[tail], made_in)]
-        self._send(self._table.ids[tail], self._table.take(tail))
-        collection.flush()
+        try:
+            state = self._store(folder, home or folder)
+        except (Exception, KeyboardInterrupt):
+            if self._state is None:  # the collection stays with this object, it does not go with the files
+                (folder / FILE).unlink(missing_ok=True)
+            raise
+        if state is None:
+            self._copy().save(folder)
+            return
         self._state, self._home = state, home
         if self._drop is not None:
             self._drop.detach()
             self._drop = None
         self._set_sent()
 
-    def _claim(self, state: State, home: Path) -> None:
-        """Put the mark of a new state into the collection; another copy of the model that writes too is noticed."""
-        collection = self._collection
+    def _store(self, folder: Path, home: Path) -> State | None:
+        """Write the files and send the rows; None if rows are in the collection twice, which only a copy mends."""
+        collection, table = self._collection, self._table
         assert collection is not None
-        collection.mark(state.mark)
-        known = {own.mark for _, own in states_in(home)} | {state.mark}
-        if self._state is not None:
-            known.add(self._state.mark)
-        unknown = collection.marks() - known
-        came_back = {mark for mark in unknown if is_made_in(home, mark)}
-        collection.delete(np.array(sorted(came_back), np.int64))
-        if unknown - came_back:
-            collection.delete(np.array([state.mark]))
-            raise LnbnnError(
-                f"{home}: the collection {collection.name} is also used by another copy of this model; only one may "
-                "change it. Make an own copy of a model with lnbnn.load(MODEL).save(COPY)."
-            )
-
-    def _is_sent_already(self, ids: NDArray[np.int64], home: Path) -> NDArray[np.bool_]:
-        """Which of the ids to be sent are there already, of a writer that was killed; what nobody knows is removed."""
-        collection = self._collection
-        assert collection is not None
-        if collection.n_rows() == len(self._sent) + len(collection.marks()):
-            return np.zeros(len(ids), bool)
-        there = np.concatenate(list(collection.ids()))
-        known = [self._sent.ids, ids, *ids_known(home, collection.name)]
-        left_over = not_in(there, known)
-        repeated, counts = np.unique(there, return_counts=True)
-        again = repeated[(counts > 1) & np.isin(repeated, ids)]  # sent twice
-        collection.delete(np.union1d(left_over, again))
-        if len(left_over):
-            _logger.warning("%s: %d vectors that an interrupted change left over were removed", home, len(left_over))
-        missing = not_in(self._sent.ids, [there])
-        if len(missing):
-            raise ModelFormatError(collection.lacks(len(missing)))
-        return np.isin(ids, np.setdiff1d(there, again))
+        is_gone = table.removed if table.removed.size else np.zeros(table.n_rows, bool)
+        kept = self._sent.ids
+        if self._state is None and is_gone.any():  # nobody else knows the collection
+            collection.delete(kept[is_gone[: len(kept)]])
+            kept = kept[~is_gone[: len(kept)]]
+        state = State(collection.uri, collection.name, new_mark(home), table.n_dims, str(table.dtype))
+        state.write(folder)  # before anything is sent: what a killed process leaves is known by it
+        save_array(folder / IDS, self.live_ids())
+        save_array(folder / CENTERS, self._centers)
+        claim(collection, state, home, self._state)
+        tail = len(self._sent) + np.flatnonzero(~is_gone[len(self._sent) :])
+        there = sent_already(collection, kept, table.ids[tail], home)
+        if there is None:
+            return None
+        tail = tail[~there]
+        self._send(table.ids[tail], table.take(tail))
+        collection.flush()
+        collection.catch_up()
+        if self._state is None:
+            table.drop_removed()
+        return state
 
     def _copy(self) -> MilvusIndex:
         """The same vectors in a collection of their own."""
@@ -388,12 +364,12 @@ class MilvusIndex(Index):
         if len(ids) == 0 or ids.min() < 0:
             raise ModelFormatError(f"{folder / IDS}: the index holds no vectors, or wrong ids; fit the model again.")
         collection = Collection(trusted_uri(state.uri, folder), state.name, state.n_dims).open()
-        if state.mark not in collection.marks():
+        if state.mark not in collection.marks():  # from here on, what others wrote before is found
             raise ModelFormatError(
                 f"{folder}: the collection {state.name} was changed by another copy of this model; use that one, and "
                 "make copies with lnbnn.load(MODEL).save(COPY)."
             )
-        index._collection, index._state, index._home = collection, state, _home_of(folder)
+        index._collection, index._state, index._home = collection, state, home_of(folder)
         index._table = VectorTable(RemoteRows(collection, ids, state), ids)  # type: ignore[arg-type]
         index._centers = centers
         index._set_sent()
@@ -401,25 +377,14 @@ class MilvusIndex(Index):
         return index
 
     def problems(self) -> list[str]:
-        """What the collection lacks; what is left over in it does no harm, and is only told."""
-        collection = self._collection
+        """What the collection lacks, and what is left over in it, which does no harm."""
+        collection, home = self._collection, self._home
         if collection is None:
             return []
-        there = np.concatenate(list(collection.ids()))
-        home = self._home
-        known = [self._sent.ids, *([] if home is None else ids_known(home, collection.name))]
         removed = self._table.removed[: len(self._sent)]
-        missing = not_in(self._sent.ids[~removed] if removed.size else self._sent.ids, [there])
-        n_left = len(not_in(there, known)) + len(there) - len(np.unique(there))
-        if n_left:
-            _logger.warning(
-                "%s: %d vectors in the collection %s are left over from an interrupted change; lnbnn compact removes "
-                "them",
-                collection.uri,
-                n_left,
-                collection.name,
-            )
-        return [collection.lacks(len(missing))] if len(missing) else []
+        needed = self._sent.ids[~removed] if removed.size else self._sent.ids
+        known = [self._sent.ids, *([] if home is None else ids_known(home, collection.name))]
+        return survey(collection, needed, known).told(collection, home)
 
     def _set_sent(self) -> None:
         self._sent = Ids(self._table.ids)
@@ -455,11 +420,6 @@ def _nearest(
 def _drop_quietly(collection: Collection) -> None:
     with suppress(Exception):  # the server may be gone, or Python at its end
         collection.drop()
-
-
-def _home_of(folder: Path) -> Path | None:
-    """The model folder that a folder is in, if there is one yet."""
-    return next((place for place in folder.resolve().parents if (place / "manifest.json").exists()), None)
 
 
 def default_n_cells(n_rows: int) -> int:

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from lnbnn.errors import LnbnnError, ModelFormatError
 from lnbnn.files.arrays import load_array
 from lnbnn.files.regular import read_regular
+from lnbnn.indexes.milvus_address import trusted_uri
 
-__all__ = ["State", "ids_known", "is_made_in", "let_go", "new_mark", "states_in"]
+__all__ = ["FILE", "IDS", "State", "home_of", "ids_known", "is_made_in", "let_go", "new_mark", "states_in"]
 
 FILE = "collection.json"
 IDS = "ids.npy"
@@ -87,12 +88,22 @@ def is_made_in(home: Path, mark: int) -> bool:
 
     A server that is killed may forget that rows were removed: a mark of a state that is long gone comes back.
     """
-    return (-1 - mark) >> 32 == _family(home)
+    return (-1 - mark) >> 32 in (_family(home), _family(home, device=False))
 
 
-def _family(home: Path) -> int:
-    """A number of a folder, 30 bits: a copy has another, a folder that is renamed keeps it."""
-    return int.from_bytes(hashlib.blake2b(str(home.stat().st_ino).encode(), digest_size=4).digest(), "big") >> 2
+def _family(home: Path, *, device: bool = True) -> int:
+    """A number of a folder, 30 bits: a copy has another, on any volume; a folder that is renamed keeps it.
+
+    Without the device it is that of marks made before the device counted.
+    """
+    found = home.stat()
+    text = f"{found.st_dev}:{found.st_ino}" if device else str(found.st_ino)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 2
+
+
+def home_of(folder: Path) -> Path | None:
+    """The model folder that a folder is in, if there is one yet."""
+    return next((place for place in folder.resolve().parents if (place / "manifest.json").exists()), None)
 
 
 def ids_in(folder: Path) -> NDArray[np.int64]:
@@ -152,7 +163,7 @@ def let_go(folder: Path, home: Path) -> bool:
 
 
 def _release(folder: Path, state: State, others: list[tuple[Path, State]], home: Path) -> None:
-    from lnbnn.indexes.milvus_collection import Collection, trusted_uri
+    from lnbnn.indexes.milvus_collection import Collection
 
     sharing = [where for where, other in others if other.name == state.name]
     collection = Collection(trusted_uri(state.uri, folder), state.name, state.n_dims)

@@ -19,6 +19,7 @@ from lnbnn.errors import ModelFormatError
 from lnbnn.files.arrays import load_array, save_array
 from lnbnn.files.regular import read_regular
 from lnbnn.indexes.base import Index
+from lnbnn.indexes.faiss_index import N_PROBES
 from lnbnn.indexes.vector_table import VectorTable
 from lnbnn.params import check_choice, check_whole, resolve
 
@@ -46,10 +47,14 @@ class RayShards(Index):
     shard : {"faiss", "exact"}, default="faiss"
         The index of each part.
     form, n_lists, n_probes, rerank_factor, seed
-        Settings of ``faiss``, for each part.
+        Settings of ``faiss``. Lists, and those visited for each query (8 by default), are those of all parts together:
+        each part has its share, rounded up.
 
     Notes
     -----
+    A part has lists of the size that one index would have. Each visiting its share of ``n_probes``, a query is compared
+    with about as many vectors as in one index.
+
     The cluster is the one that this process works on, or the one that this machine is part of.
     """
 
@@ -74,11 +79,16 @@ class RayShards(Index):
         if self.n_shards is not None:
             check_whole("n_shards", self.n_shards, 1, _MAX_SHARDS)
         check_choice("shard", self.shard, _KINDS)
-        self._new_shard()()
+        self._new_shard(1)()
 
-    def _new_shard(self) -> partial[Shard]:
-        names = ("form", "n_lists", "n_probes", "rerank_factor", "seed") if self.shard == "faiss" else ()
-        return partial(Shard, self.shard, {name: getattr(self, name) for name in names})
+    def _new_shard(self, n_shards: int) -> partial[Shard]:
+        """What makes a shard, one of so many."""
+        if self.shard != "faiss":
+            return partial(Shard, self.shard, {})
+        given = {name: getattr(self, name) for name in ("form", "rerank_factor", "seed")}
+        given["n_lists"] = None if self.n_lists is None else -(-self.n_lists // n_shards)
+        given["n_probes"] = -(-(N_PROBES if self.n_probes is None else self.n_probes) // n_shards)
+        return partial(Shard, self.shard, given)
 
     # ---- building -----------------------------------------------------------------------------------------------
 
@@ -91,7 +101,8 @@ class RayShards(Index):
 
     def _start(self, rows: list[list[range]]) -> None:
         """New shards with these rows, not yet built."""
-        self._shards = [KeptObject(self._new_shard(), f"shard {place} of the index") for place in range(len(rows))]
+        make = self._new_shard(len(rows))
+        self._shards = [KeptObject(make, f"shard {place} of the index", place) for place in range(len(rows))]
         self._rows, self._n_built = [[] for _ in rows], self._table.n_rows
         for place, ranges in enumerate(rows):
             for own in ranges:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lnbnn.descriptors import Descriptor, distinct, open_descriptor
 from lnbnn.errors import InvalidInputError, LnbnnError, ModelFormatError
+from lnbnn.indexes.base import LeftOver
 from lnbnn.methods import FUSION, INCREMENTAL
 from lnbnn.model.batches import write_batch
 from lnbnn.model.folder import damaged_files, open_model, read_manifest
@@ -311,7 +312,7 @@ def merge(
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What :func:`check_model` found: ``problems`` is empty for an intact model."""
+    """What :func:`check_model` found: ``problems`` is empty for an intact model, ``left_over`` does no harm."""
 
     generation: int
     n_files: int
@@ -319,11 +320,13 @@ class CheckReport:
     n_images: int
     n_descriptors: int
     problems: tuple[str, ...]
+    left_over: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
-        return {"whole": not self.problems, "problems": list(self.problems)} | {
-            name: value for name, value in asdict(self).items() if name != "problems"
+        lines = {"problems": list(self.problems), "left_over": list(self.left_over)}
+        return {"whole": not self.problems, **lines} | {
+            name: value for name, value in asdict(self).items() if name not in lines
         }
 
 
@@ -344,5 +347,11 @@ def check_model(
         except LnbnnError as error:
             problems.append(str(error))
     return CheckReport(
-        snapshot.manifest["generation"], len(files), _n_bytes(snapshot.manifest), n_images, n_descriptors, (*problems,)
+        snapshot.manifest["generation"],
+        len(files),
+        _n_bytes(snapshot.manifest),
+        n_images,
+        n_descriptors,
+        tuple(text for text in problems if not isinstance(text, LeftOver)),
+        tuple(text for text in problems if isinstance(text, LeftOver)),
     )

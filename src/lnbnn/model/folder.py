@@ -40,7 +40,9 @@ FORMAT = "lnbnn-model"
 FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 
-MAX_MANIFEST_BYTES = 1 << 27
+MAX_MANIFEST_BYTES = 1 << 29
+"""Some 139 per image: its name, its digest, numbers. So about 3.8 million images."""
+
 _VERIFY_UP_TO_BYTES = 1 << 26  # of all files, smallest first, that are verified on opening; `lnbnn check` verifies all
 _READABLE = (2, FORMAT_VERSION)
 

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,11 @@ from lnbnn.model.folder import (
 )
 from lnbnn.model.manifest import DATA_NAME, check_fields
 
-__all__ = ["ModelWriter", "change_model", "check_target", "discard_model", "write_model"]
+__all__ = ["ModelWriter", "change_model", "check_images", "check_target", "discard_model", "write_model"]
 
 LOCK = "writer.lock"
 
+_ROW_BYTES = len('[0,"",0,1,"",0],') + 64  # of an image in the manifest, at least; its name comes on top
 _OWN_FIELDS = {"format", "format_version", "generation", "data", "superseded", "files", "sha256"}
 
 
@@ -62,6 +63,19 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> None:
     if not overwrite:
         raise InvalidInputError(f"{path}: a model is here already; choose another folder, or overwrite it (--force).")
     check_folder(target, shown=path)
+
+
+def check_images(path: str | os.PathLike[str], names: Sequence[str | os.PathLike[str]]) -> None:
+    """Raise if a model cannot list images of these names: before they are read, rather than after."""
+    if sum(_ROW_BYTES + len(os.fspath(name)) for name in names) > MAX_MANIFEST_BYTES:
+        raise InvalidInputError(_too_many(path, len(names)))
+
+
+def _too_many(path: str | os.PathLike[str], n_images: int) -> str:
+    return (
+        f"{path}: a model's list of images may take {MAX_MANIFEST_BYTES:,} bytes; got {n_images:,} images, which take "
+        "more: divide them over several models."
+    )
 
 
 def _has_entries(folder: Path) -> bool:
@@ -172,7 +186,7 @@ class ModelWriter:
         content["sha256"] = digest_of_manifest(content)
         text = json.dumps(content, separators=(",", ":")).encode("ascii")
         if len(text) > MAX_MANIFEST_BYTES:
-            raise InvalidInputError(f"{self.folder}: a model's list of images may take {MAX_MANIFEST_BYTES} bytes.")
+            raise InvalidInputError(_too_many(self.folder, len(content.get("images", ()))))
         self._is_durable = False
         with atomic_path(self.folder / MANIFEST) as partial:
             partial.write_bytes(text)
