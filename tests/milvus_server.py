@@ -83,16 +83,18 @@ class MilvusServer:
         asked = subprocess.run([sys.executable, "-W", "ignore", "-c", code, self.uri], capture_output=True)
         return asked.returncode == 0
 
-    def resident_mib(self) -> int:
-        """Memory of all its processes, pages of mapped files included."""
+    def memory_mib(self) -> tuple[int, int]:
+        """Resident memory of all its processes, and how much of it are pages of files, which the system can drop."""
         assert self._process is not None
-        pages = 0
+        resident = in_files = 0
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError, IndexError):  # no process, or one that has just ended
                 fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
                 if int(fields[3]) == self._process.pid:  # its session
-                    pages += int(fields[21])
-        return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+                    pages = (entry / "statm").read_text().split()
+                    resident, in_files = resident + int(pages[1]), in_files + int(pages[2])
+        page = os.sysconf("SC_PAGE_SIZE")
+        return resident * page >> 20, in_files * page >> 20
 
     def kill(self) -> None:
         """Kill -9 of the server and its child: they are one session."""

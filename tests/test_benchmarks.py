@@ -90,9 +90,10 @@ def test_a_small_run_is_recorded_and_found_again(name, images, tmp_path):
 def test_memory_of_a_milvus_option_is_what_it_adds_to_an_empty_server():
     module = module_of("milvus_options")
     found = {"n_descriptors": 1 << 20, "build_s": 90, "empty_mib": 200, "resident_mib": 720, "us_a_descriptor": 400.0}
+    found |= {"in_files_mib": 80}
     outcome = {**found, "recall": 0.9, "cpu_s": np.zeros(2)}
     results = module.summarize({}, [(SimpleNamespace(settings={"option": "HNSW, mmap"}), outcome)])
-    assert "| `HNSW`, `mmap` | 90 | 720 | 520 | 400 | 90.0 |" in module.tabulate(json.loads(json.dumps(results)))
+    assert "| `HNSW`, `mmap` | 90 | 720 | 80 | 520 | 400 | 90.0 |" in module.tabulate(json.loads(json.dumps(results)))
     assert "`DISKANN` is refused by this server" in module.tabulate(results)
 
 
