@@ -182,6 +182,7 @@ def test_figures_in_the_text_are_computed_from_the_records():
     same = {"rerank_factor": 4, "query_budget": 500, "stop_confidence": None}
     found = {
         "table2": {"columns": {"15": column}},
+        "table2-caltech256": {"columns": {"15": column}},
         "frontier": {"points": [point | same for point in points], "presets": {"balanced": 0, "paper": 2}},
         "install": {
             "without": {"download_mb": 200.4, "n_packages": 20},
@@ -195,6 +196,10 @@ def test_figures_in_the_text_are_computed_from_the_records():
         "table2.sizes-paper-15": "+5.7",
         "table2.kernel-wins-15": "1 of 2",
         "table2.sizes-30": prose.NOT_YET,
+        "table2-256.local-paper": "+27.5",
+        "table2-256.soft-paper": "+31.8",
+        "table2-256.sizes": "+1.8",
+        "table2-256.hard-paper": prose.NOT_YET,
         "frontier.paper-times": "25",
         "frontier.more-lists": "+0.7",
         "frontier.more-lists-times": "2.5",
