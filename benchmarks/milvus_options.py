@@ -94,9 +94,8 @@ def tabulate(results: Results) -> str:
         for name, found in options.items()
     ]
     first = next(iter(options.values()))
-    header = (
-        "option | build, s | server's memory, MiB | more than empty, bytes per descriptor | us per query | recall, %"
-    )
+    header = "option | build, s | server's memory, MiB | of it pages of files | more than empty, bytes per descriptor"
+    header += " | us per query | recall, %"
     return table(header, rows) + (
         f"\n{first['n_descriptors']:,} descriptors on one standalone server (2.3.5), which was started again after the "
         f"build; an empty one holds {first['empty_mib']:,} MiB. Memory is what is resident; the system can drop pages "

@@ -93,7 +93,9 @@ def test_memory_of_a_milvus_option_is_what_it_adds_to_an_empty_server():
     found |= {"in_files_mib": 80}
     outcome = {**found, "recall": 0.9, "cpu_s": np.zeros(2)}
     results = module.summarize({}, [(SimpleNamespace(settings={"option": "HNSW, mmap"}), outcome)])
-    assert "| `HNSW`, `mmap` | 90 | 720 | 80 | 520 | 400 | 90.0 |" in module.tabulate(json.loads(json.dumps(results)))
+    header, _, row = module.tabulate(json.loads(json.dumps(results))).splitlines()[:3]
+    assert row == "| `HNSW`, `mmap` | 90 | 720 | 80 | 520 | 400 | 90.0 |"
+    assert header.count("|") == row.count("|")
     assert "`DISKANN` is refused by this server" in module.tabulate(results)
 
 
