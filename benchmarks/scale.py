@@ -217,8 +217,8 @@ def _milvus_options(is_measured: bool) -> str:
     text = table(header, rows) + (
         "\nMemory of all servers, and how many they are, by arithmetic from Milvus's defaults; on the disk, the "
         "vectors as they came and the index. `DISKANN` was not tried: the server of the tests refuses it. With `mmap`, "
-        "the vectors that are asked for should fit into the memory, or the disk decides the speed; that server took the "
-        "setting and held as much as without."
+        "the vectors that are asked for should fit into the memory, or the disk decides the speed; that server took "
+        "the setting and held as much as without."
     )
     if is_measured:
         text += " What the others cost in time and recall on one small server: [kinds](milvus.md#kinds-of-index)."
