@@ -124,6 +124,9 @@ def test_what_does_not_reproduce_is_told_with_the_figures_of_the_records():
     setup["hard pyramid, three scales every 3 px"] = {"accuracy": [62.0, 62.0]}
     records["paper-setup-15"] = SimpleNamespace(results=setup)
     assert "Of what: six scales every 8 px 64.5; three scales every 3 px 62.0" in differences_of(records.get)
+    for mean, is_said in ((64.9, False), (65.1, True), (67.3, False)):
+        columns["15"]["local-nbnn, the authors' grid"] = {"mean": mean, "sd": None}
+        assert ("it reproduces, within the paper's standard deviation" in differences_of(records.get)) is is_said
 
 
 def test_the_papers_figures_stand_beside_ours():
