@@ -612,7 +612,7 @@ def test_a_missing_collection(server, tmp_path):
     ],
 )
 def test_what_milvus_says_becomes_one_line(server, code, text, told):
-    """Only of a collection that is missing a user is told to fit again: a node that starts anew comes back."""
+    """Only of a collection that is missing a user is told to fit again: a node that restarts comes back."""
     index = index_of([[1, 2], [3, 4]])
     server.fails_at, server.failure = server.n_calls + 1, lambda: fake_milvus.MilvusException(code, text)
     line = refused(lambda: index.search(np.array([[1, 2]], np.uint8), 1))
