@@ -120,6 +120,9 @@ def test_what_does_not_reproduce_is_told_with_the_figures_of_the_records():
     assert "62.5 and 64.0, 50.5 of them: positive ones alone are better by 1.5" in text
     assert "64.0 at 10, 65.0 to 65.5 from 15 to 150, 63.0 at 400" in text
     assert "| 1.2 to 3.0 |" in text
+    larger = {"nbnn_to_local_at_the_right_end": {"local-nbnn flann": 79.1}}
+    records["figure-scaling-caltech256"] = SimpleNamespace(results=larger)
+    assert "32 times at 101 classes, 79 at 256, FLANN against FLANN" in differences_of(records.get)
     setup = {"hard pyramid, six scales every 8 px": {"accuracy": [64.0, 65.0]}}
     setup["hard pyramid, three scales every 3 px"] = {"accuracy": [62.0, 62.0]}
     records["paper-setup-15"] = SimpleNamespace(results=setup)
