@@ -91,7 +91,7 @@ def _speed(read: Read) -> list[tuple[str, str, str]]:
         (
             "Local NBNN is 100 times as fast as NBNN at 256 classes",
             f"{ratios['local-nbnn flann']:.0f} times at {counts[-1]} classes{_at_256(read)}, FLANN against FLANN",
-            f"fewer classes: NBNN's time grows as n^{growth['nbnn']:.2f}, Local NBNN's as "
+            f"at 101, fewer classes: NBNN's time grows as n^{growth['nbnn']:.2f}, Local NBNN's as "
             f"n^{growth['local-nbnn']:.2f}. Our index against FLANN's NBNN is {ratios['local-nbnn faiss']:.0f} times "
             "as fast: a comparison of engines",
         ),
